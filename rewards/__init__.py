@@ -1,0 +1,45 @@
+"""Readable rewards for fine-tuning generators: HarmonicEval for models that write, TIFA for models that draw.
+
+The public names load on first use, so that `import rewards` stays free of torch and transformers.
+
+Example:
+    >>> import rewards
+    >>> sorted(rewards.__all__)[:3]
+    ['HarmonicEval', 'InputError', 'Question']
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rewards.errors import InputError, RewardsError
+
+if TYPE_CHECKING:
+    from rewards.harmonic.reward import HarmonicEval
+    from rewards.judges.base import load_judge
+    from rewards.tifa.questions import Question
+    from rewards.tifa.reward import TIFA
+    from rewards.tifa.store import QuestionStore
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "HarmonicEval": "rewards.harmonic.reward",
+    "Question": "rewards.tifa.questions",
+    "QuestionStore": "rewards.tifa.store",
+    "TIFA": "rewards.tifa.reward",
+    "load_judge": "rewards.judges.base",
+}
+
+__all__ = ["TIFA", "HarmonicEval", "InputError", "Question", "QuestionStore", "RewardsError", "load_judge"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'rewards' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
