@@ -1,0 +1,1 @@
+"""HarmonicEval: criterion-wise rating of texts about images by a vision-language model."""

@@ -1,0 +1,297 @@
+"""HarmonicEval: a vision-language model rates a text about an image on several criteria (HarmonicEval section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from rewards.errors import InputError
+from rewards.harmonic import trl_inputs
+from rewards.harmonic.boxes import draw_box
+from rewards.harmonic.criteria import get_task, prompt_hash, render, resolve_prompts, uses_input
+from rewards.harmonic.scores import HarmonicScores
+from rewards.harmonic.weighting import (
+    expected_rating,
+    harmonic_score,
+    harmonic_weights,
+    normalize_ratings,
+    rating_deviation,
+)
+from rewards.images import to_pil
+
+if TYPE_CHECKING:
+    from rewards.harmonic.per_criterion import CriterionReward
+    from rewards.judges.base import Judge
+
+
+class HarmonicEval:
+    """The HarmonicEval reward: overall score, criterion scores, deviations and weights from one pass of a judge.
+
+    Use it as it is in TRL (`reward_funcs=HarmonicEval(judge)`), or let each criterion be a reward of its own
+    (`reward_funcs=reward.per_criterion()`), or call :meth:`score`.
+
+    A text that cannot be judged (no image, no text, a judge that failed, hardly any probability on the ratings)
+    abstains: NaN in scores, None in TRL. It is never scored 0. An empty text, one of blanks only, or one that holds the
+    judge's own control or image tokens is judged as the plain text that it is.
+
+    Args:
+        judge: a judge that can rate, from :func:`rewards.load_judge`.
+        task: `captioning`, `vqa`, `document` or `referring`. The prompts name the kind of text; `vqa` and `document`
+            need the question of every text, `referring` the box of the object, which is drawn on the image.
+        criteria: names of the criteria. Default: those of `prompts`, else of the judge's own prompts, else the paper's
+            five.
+        gamma: weighting of the criteria, from 1 (uniform) over 0.5 (inverse variance) to 0 (only the most certain).
+            The default is the paper's.
+        ratings: the numbers that the judge may answer. Another scale than 1 to 5 needs `prompts`.
+        normalize: renormalise the probabilities over the ratings; False takes the paper's formula literally.
+        min_rating_mass: a text abstains if on any criterion the judge puts less than this probability on the ratings.
+        prompts: criterion -> template with `{text}` and, where a question is asked, `{input}`.
+        name: name in TRL and in the metrics, for telling two of them apart.
+
+    Raises:
+        InputError: for an unknown task, criteria without prompts, or values outside their range.
+
+    Example:
+        >>> from rewards import load_judge                                       # doctest: +SKIP
+        >>> reward = HarmonicEval(load_judge("shapes-rater"), task="captioning")  # doctest: +SKIP
+        >>> reward.score([picture], ["a red circle"]).overall                    # doctest: +SKIP
+        tensor([4.7])
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        task: str = "captioning",
+        criteria: Sequence[str] | None = None,
+        gamma: float = 0.75,
+        ratings: Sequence[float] = (1, 2, 3, 4, 5),
+        normalize: bool = True,
+        min_rating_mass: float = 0.1,
+        prompts: Mapping[str, str] | None = None,
+        name: str = "HarmonicEval",
+    ) -> None:
+        if not 0 <= gamma <= 1:
+            raise InputError(f"gamma must lie in [0, 1], got {gamma}")
+        if not 0 <= min_rating_mass <= 1:
+            raise InputError(f"min_rating_mass must lie in [0, 1], got {min_rating_mass}")
+        if len(ratings) < 2 or len(set(ratings)) != len(ratings):
+            raise InputError(f"ratings must be at least two different numbers, got {list(ratings)}")
+        self.judge = judge
+        self.task = get_task(task)
+        self.gamma = gamma
+        self.ratings = tuple(ratings)
+        self.normalize = normalize
+        self.min_rating_mass = min_rating_mass
+        self.prompts = resolve_prompts(self.task, criteria, prompts, judge.prompts, self.ratings)
+        self.criteria = tuple(self.prompts)
+        self.prompt_hash = prompt_hash(task, self.prompts, self._rating_words)
+        self.__name__ = name
+
+    @property
+    def _rating_words(self) -> tuple[str, ...]:
+        return tuple(f"{rating:g}" for rating in self.ratings)
+
+    def score(
+        self,
+        images: Sequence[Any],
+        texts: Sequence[str | None],
+        inputs: Sequence[str | None] | None = None,
+        boxes: Sequence[Sequence[float] | None] | None = None,
+    ) -> HarmonicScores:
+        """Rate N texts.
+
+        Args:
+            images: N images in any form that `rewards.images.to_pil` takes; an entry may be a list of several images.
+            texts: N texts. None abstains.
+            inputs: N questions, for the tasks that have one.
+            boxes: N boxes (left, top, right, bottom) in pixels, for `referring`.
+
+        Returns:
+            The scores; a row that cannot be judged abstains, with a reason.
+
+        Raises:
+            InputError: if the lists differ in length, or questions or boxes are missing altogether.
+
+        Example:
+            >>> reward.score([image], ["a dog"]).criteria          # doctest: +SKIP
+            tensor([[4.1, 3.2, 4.8, 4.9, 4.9]])
+        """
+        self._check_lengths(images, texts, inputs, boxes)
+        reasons: list[str | None] = [None] * len(texts)
+        rows: list[tuple[int, Any]] = []
+        for row in range(len(texts)):
+            try:
+                rows.append((row, self._prepare_row(row, images, texts, inputs, boxes)))
+            except InputError as error:
+                reasons[row] = str(error)
+        raw = torch.full((len(texts), len(self.criteria), len(self.ratings)), torch.nan)
+        if rows:
+            asked = [
+                (image, render(template, texts[row] or "", inputs[row] if inputs is not None else None))
+                for row, image in rows
+                for template in self.prompts.values()
+            ]
+            rated = self.judge.rate([image for image, _ in asked], [prompt for _, prompt in asked], self._rating_words)
+            raw[[row for row, _ in rows]] = rated.probabilities.view(len(rows), *raw.shape[1:])
+            for place, reason in enumerate(rated.reasons):
+                row, criterion = rows[place // len(self.criteria)][0], self.criteria[place % len(self.criteria)]
+                if reason is not None and reasons[row] is None:
+                    reasons[row] = f"{criterion}: {reason}"
+        return self._aggregate(raw, reasons)
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        log_metric: Callable[[str, float], None] | None = None,
+        log_extra: Callable[[str, list[Any]], None] | None = None,
+        **columns: Any,
+    ) -> list[float | None]:
+        """TRL's reward function: the overall score of every completion.
+
+        Args:
+            prompts: N prompts, conversational or plain.
+            completions: N completions, conversational or plain.
+            log_metric: TRL's logger of numbers; receives :meth:`HarmonicScores.metrics`.
+            log_extra: TRL's logger of columns of the completions table; receives each criterion's score and the
+                reason of an abstention.
+            **columns: the dataset's columns. Used: `image` or `images` (else the image blocks of the prompt);
+                `question`, `query` or `input` (else the text of the prompt) for `vqa` and `document`; `box` or `bbox`
+                for `referring`.
+
+        Returns:
+            N overall scores, None where a completion could not be judged.
+        """
+        scores = self.score(**self.read_columns(prompts, completions, columns))
+        self.log(scores, log_metric, log_extra)
+        return optional_floats(scores.overall)
+
+    def per_criterion(self) -> list[CriterionReward]:
+        """One TRL reward function a criterion, in the order of `criteria`; all share one pass of the judge.
+
+        Weigh them with `GRPOConfig(reward_weights=...)`. Their names are `<name>/<criterion>`.
+        """
+        from rewards.harmonic.per_criterion import CriterionReward, SharedPass
+
+        shared = SharedPass(self)
+        return [CriterionReward(shared, column) for column in range(len(self.criteria))]
+
+    def read_columns(
+        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The arguments of :meth:`score` from what TRL passes to a reward function."""
+        return {
+            "images": trl_inputs.row_images(columns, prompts),
+            "texts": [trl_inputs.completion_text(completion) for completion in completions],
+            "inputs": trl_inputs.row_inputs(columns, prompts) if self.takes_input else None,
+            "boxes": trl_inputs.row_boxes(columns) if self.task.needs_box else None,
+        }
+
+    def log(
+        self,
+        scores: HarmonicScores,
+        log_metric: Callable[[str, float], None] | None,
+        log_extra: Callable[[str, list[Any]], None] | None,
+    ) -> None:
+        """Hand the scores of a batch to TRL's loggers."""
+        if log_metric is not None:
+            for key, value in scores.metrics(self.__name__).items():
+                log_metric(key, value)
+        if log_extra is not None:
+            for column, criterion in enumerate(self.criteria):
+                log_extra(f"{self.__name__}/{criterion}", optional_floats(scores.criteria[:, column]))
+            log_extra(f"{self.__name__}/abstained", list(scores.reasons))
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether a question belongs to every text: the task has one, or a template asks for it."""
+        return self.task.needs_input or any(uses_input(template) for template in self.prompts.values())
+
+    def _check_lengths(
+        self,
+        images: Sequence[Any],
+        texts: Sequence[Any],
+        inputs: Sequence[Any] | None,
+        boxes: Sequence[Any] | None,
+    ) -> None:
+        if isinstance(texts, str):
+            raise InputError("texts must be a list of texts, got a single string")
+        for what, given in (("images", images), ("inputs", inputs), ("boxes", boxes)):
+            if given is not None and len(given) != len(texts):
+                raise InputError(f"got {len(given)} {what} for {len(texts)} texts: expected one a text")
+        if self.takes_input and inputs is None:
+            raise InputError(f"task {self.task.name!r} rates answers: give the question of every text in inputs=")
+        if self.task.needs_box and boxes is None:
+            raise InputError("task 'referring' needs the box of every text's object in boxes=")
+
+    def _prepare_row(
+        self,
+        row: int,
+        images: Sequence[Any],
+        texts: Sequence[Any],
+        inputs: Sequence[Any] | None,
+        boxes: Sequence[Any] | None,
+    ) -> Any:
+        """The row's image as RGB (a list if several), its box drawn; InputError where the row cannot be judged."""
+        if not isinstance(texts[row], str):
+            raise InputError(f"text {row} is not a string but {type(texts[row]).__name__}")
+        if self.takes_input and (inputs is None or not isinstance(inputs[row], str)):
+            raise InputError(f"text {row} has no question")
+        entry = images[row]
+        if entry is None:
+            raise InputError(f"text {row} has no image")
+        if isinstance(entry, list | tuple):
+            several = [to_pil(image, index=row) for image in entry]
+            if not several:
+                raise InputError(f"text {row} has no image")
+            image: Any = several[0] if len(several) == 1 else several
+        else:
+            image = to_pil(entry, index=row)
+        if self.task.needs_box:
+            if isinstance(image, list):
+                raise InputError(f"text {row} has {len(image)} images: a box can be drawn on one only")
+            if boxes is None or boxes[row] is None:
+                raise InputError(f"text {row} has no box")
+            image = draw_box(image, boxes[row])
+        return image
+
+    def _aggregate(self, raw: Tensor, reasons: list[str | None]) -> HarmonicScores:
+        """Scores from the judge's raw probabilities (N, C, R), NaN where it said nothing."""
+        shape = raw.shape[:-1]
+        answered = ~raw.isnan().any(-1)
+        filled = torch.where(answered.unsqueeze(-1), raw, 0.0)
+        normal, mass = normalize_ratings(filled)
+        mass = torch.where(answered, mass, torch.nan)
+        probabilities = torch.where(answered.unsqueeze(-1), normal if self.normalize else raw, torch.nan)
+        usable = answered & (mass >= self.min_rating_mass) & (mass > 0)
+        for row in range(len(reasons)):
+            if reasons[row] is None and not usable[row].all():
+                reasons[row] = self._reason(answered[row], mass[row])
+        judged = torch.tensor([reason is None for reason in reasons], dtype=torch.bool)
+
+        criteria, sigma, weights = (torch.full(shape, torch.nan) for _ in range(3))
+        overall = torch.full(shape[:1], torch.nan)
+        kept = probabilities[judged]
+        criteria[judged] = expected_rating(kept, self.ratings)
+        sigma[judged] = rating_deviation(kept, self.ratings)
+        weights[judged] = harmonic_weights(sigma[judged], self.gamma)
+        overall[judged] = harmonic_score(kept, self.ratings, self.gamma)
+        return HarmonicScores(
+            overall, criteria, sigma, weights, probabilities, mass, self.criteria, ~judged, reasons, self.prompt_hash
+        )
+
+    def _reason(self, answered: Tensor, mass: Tensor) -> str:
+        for criterion, said, weight in zip(self.criteria, answered.tolist(), mass.tolist()):
+            if not said:
+                return f"{criterion}: the judge gave no rating"
+            if weight < self.min_rating_mass or weight == 0:
+                return f"{criterion}: rating mass {weight:.3g} is below {self.min_rating_mass:g}"
+        raise AssertionError("asked for the reason of a row that was judged")
+
+
+def optional_floats(values: Tensor) -> list[float | None]:
+    """A vector as TRL wants rewards: floats, with None for NaN."""
+    return [None if value != value else value for value in values.tolist()]
