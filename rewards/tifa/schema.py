@@ -1,0 +1,145 @@
+"""The tables of the question store, and its connections: one a thread and process."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+from rewards.errors import InputError
+
+VERSION = 1
+APPLICATION_ID = 0x54494641
+"""SQLite's mark of the kind of file ("TIFA"): another program's database is refused, not written into."""
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS provenance (number INTEGER PRIMARY KEY, data TEXT NOT NULL UNIQUE);
+-- An id has no declared type: 5 and '5' are two ids.
+CREATE TABLE IF NOT EXISTS prompts (number INTEGER PRIMARY KEY, id NOT NULL UNIQUE, text TEXT NOT NULL, key TEXT NOT NULL,
+    note TEXT);
+CREATE INDEX IF NOT EXISTS prompts_by_key ON prompts (key);
+-- Clustered by prompt: all questions of a prompt lie on one page, so that a look-up reads one page.
+CREATE TABLE IF NOT EXISTS questions (
+    prompt INTEGER NOT NULL REFERENCES prompts (number), key BLOB NOT NULL, position INTEGER NOT NULL,
+    text TEXT NOT NULL, choices TEXT NOT NULL, answer TEXT NOT NULL, element_type TEXT NOT NULL, element TEXT NOT NULL,
+    written_prompt TEXT, extra TEXT, checks TEXT, kept INTEGER NOT NULL DEFAULT 1,
+    origin INTEGER NOT NULL REFERENCES provenance (number),
+    PRIMARY KEY (prompt, key)) WITHOUT ROWID;
+"""
+
+_COLUMNS = (
+    "q.prompt, q.key, position, q.text, choices, answer, element_type, element, extra, checks, kept, origin, p.id, "
+    "coalesce(written_prompt, p.text) AS own_prompt"
+)
+SELECT = f"SELECT {_COLUMNS} FROM prompts p CROSS JOIN questions q ON q.prompt = p.number"
+ORDER = "ORDER BY p.number, position"
+SELECT_ALL = f"{SELECT} {ORDER}"
+LOOK_UP = {"id": f"{SELECT} WHERE p.id = ? {ORDER}", "prompt": f"{SELECT} WHERE p.key = ? {ORDER}"}
+ELEMENT_TYPES = "SELECT DISTINCT element_type FROM questions WHERE kept = 1 ORDER BY element_type"
+INSERT = """
+INSERT INTO questions (prompt, key, position, text, choices, answer, element_type, element, written_prompt, extra, origin)
+VALUES (?, ?, (SELECT coalesce(max(position), -1) + 1 FROM questions WHERE prompt = ?), ?, ?, ?, ?, ?,
+    nullif(?, (SELECT text FROM prompts WHERE number = ?1)), ?, ?)
+"""
+
+_WAIT_SECONDS = 60.0
+
+
+class Connections(threading.local):
+    """This thread's connection to one file; a forked child opens its own, since SQLite's do not survive a fork."""
+
+    def __init__(self, path: Path, create: bool) -> None:
+        self._path = path
+        self._create = create
+        self._connection: sqlite3.Connection | None = None
+        self._pid = 0
+        self._kept: dict[Any, Any] = {}
+        self._kept_at: Any = None
+
+    def get(self) -> sqlite3.Connection:
+        """The open connection.
+
+        Raises:
+            InputError: No such file, or not a question store.
+        """
+        if self._connection is None or self._pid != os.getpid():
+            # What a fork inherited must be neither used nor closed: closing it would release the parent's locks.
+            self._connection, self._pid = _open(self._path, self._create), os.getpid()
+        return self._connection
+
+    def kept(self, version: Any, limit: int) -> dict[Any, Any]:
+        """A dict that is emptied whenever `version` changes or it has grown beyond `limit` entries."""
+        if version != self._kept_at or len(self._kept) > limit:
+            self._kept, self._kept_at = {}, version
+        return self._kept
+
+    def close(self) -> None:
+        """Close the connection; the next :meth:`get` opens another."""
+        if self._connection is not None and self._pid == os.getpid():
+            self._connection.close()
+        self._connection, self._kept = None, {}
+
+
+def _open(path: Path, create: bool) -> sqlite3.Connection:
+    fresh = not path.exists() or path.stat().st_size == 0
+    if fresh and not create:
+        raise InputError(f"question store {path} does not exist")
+    if not fresh and not os.access(path.parent, os.W_OK):
+        return _open_read_only(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
+    try:
+        connection.row_factory = sqlite3.Row
+        _check_kind(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if create and _user_version(connection) == 0:
+            _make_tables(connection)
+        return connection
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        if "not a database" in str(error):
+            raise InputError(f"{path} is not a question store (not an SQLite file)") from error
+        raise
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _open_read_only(path: Path) -> sqlite3.Connection:
+    # A log beside the file is needed to read it; where there is none, SQLite must be told not to make one.
+    mode = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    _check_kind(connection, path)
+    return connection
+
+
+def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if application != APPLICATION_ID and tables:
+        raise InputError(f"{path} is an SQLite file of another program, not a question store")
+    if _user_version(connection) > VERSION:
+        raise InputError(f"{path} was written by a later version of rewards; upgrade with `pip install -U rewards`")
+
+
+def _user_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in TABLES.split(";"):
+            if statement.strip():
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise

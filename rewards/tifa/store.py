@@ -1,0 +1,433 @@
+"""The question store: fixed questions in one SQLite file, shared by many processes.
+
+Training never writes questions: they are made once (imported, generated, or from a grammar), kept with who made them
+and how they were checked, and found by a prompt's id or by its text. Two prompts that differ only in white space are the
+same prompt; any other difference makes them two.
+
+The file is in write-ahead-log mode: readers never wait, writers wait for one another, and a process that is killed
+leaves the file whole. It must lie on a local disk, since SQLite's log does not work on network file systems.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import rewards
+from rewards.errors import InputError, RewardsError
+from rewards.tifa import schema
+from rewards.tifa.normalization import collapse_blanks
+from rewards.tifa.questions import Question
+
+
+class StoreError(RewardsError):
+    """The store's file cannot be read or written (a full disk, a locked or damaged file)."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """What :meth:`QuestionStore.add` did.
+
+    Attributes:
+        new: Questions stored.
+        known: Questions that were there already, with the same choices and answer; nothing was stored twice.
+        kept: Questions that were there with other choices or another answer; the stored ones stayed.
+    """
+
+    new: int = 0
+    known: int = 0
+    kept: int = 0
+
+
+class QuestionStore:
+    """Question-answer tuples in one SQLite file.
+
+    May be used from several threads and processes at once and pickled; every thread has its own connection.
+
+    Args:
+        path: The file; made where absent, unless `create` is False.
+        create: Whether a missing file is made or an error.
+
+    Raises:
+        InputError: The file is missing (with `create=False`), is not a question store, or is one of a later version.
+
+    Example:
+        >>> import tempfile
+        >>> store = QuestionStore(Path(tempfile.mkdtemp()) / "questions.sqlite")
+        >>> asked = Question("is it red?", ("yes", "no"), "yes", "red", "color", "a red circle", "s_1")
+        >>> store.add([asked]).new
+        1
+        >>> store.get("a  red circle\\n") == store.get("s_1") == (asked,)
+        True
+    """
+
+    def __init__(self, path: str | Path, create: bool = True) -> None:
+        self.path = Path(path)
+        self._connections = schema.Connections(self.path, create)
+        with self._errors():
+            self._connections.get()
+
+    def __repr__(self) -> str:
+        return f"QuestionStore({str(self.path)!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["path"], create=False)  # type: ignore[misc]
+
+    # Writing
+
+    def add(
+        self,
+        questions: Iterable[Question],
+        provenance: Mapping[str, Any] | None = None,
+        on_conflict: str = "error",
+    ) -> Added:
+        """Store questions, all or none of them.
+
+        Args:
+            questions: Any number. A question whose text is there already for its id is not stored twice.
+            provenance: Who made them and how, as JSON: source, model, revision, prompt hash, filter mode, ... The date (UTC)
+                and this package's version are added.
+            on_conflict: What to do when the stored question has other choices or another answer: "error", or "keep" the
+                stored one.
+
+        Returns:
+            How many were new, known, and kept from before.
+
+        Raises:
+            InputError: A conflict (naming id and question), or an id that belongs to another prompt.
+            StoreError: The file cannot be written.
+        """
+        if on_conflict not in ("error", "keep"):
+            raise InputError(f"on_conflict is {on_conflict!r}; expected 'error' or 'keep'")
+        with self._transaction() as connection:
+            origin = _add_provenance(connection, provenance or {})
+            counts = {"new": 0, "known": 0, "kept": 0}
+            for question in questions:
+                counts[_add_one(connection, question, origin, on_conflict)] += 1
+        return Added(**counts)
+
+    def remember(self, prompt: str, id: str | int, note: Mapping[str, Any]) -> None:
+        """Record that a prompt was worked on, even where no question came of it (see :meth:`notes`)."""
+        with self._transaction() as connection:
+            number = _prompt_number(connection, id, prompt)
+            connection.execute("UPDATE prompts SET note = ? WHERE number = ?", (_dump(note), number))
+
+    def record_checks(self, checks: Iterable[tuple[Question, Mapping[str, Any]]]) -> None:
+        """Keep what a filter's model answered beside each question (see :mod:`rewards.tifa.filtering`)."""
+        with self._transaction() as connection:
+            connection.executemany(
+                "UPDATE questions SET checks = ? WHERE prompt = (SELECT number FROM prompts WHERE id = ?) AND key = ?",
+                [(_dump(check), question.id, _text_key(question.text)) for question, check in checks],
+            )
+
+    def set_kept(self, decisions: Iterable[tuple[Question, bool]]) -> None:
+        """Say which questions are asked. The others stay in the file and are left out by :meth:`get`."""
+        with self._transaction() as connection:
+            connection.executemany(
+                "UPDATE questions SET kept = ? WHERE prompt = (SELECT number FROM prompts WHERE id = ?) AND key = ?",
+                [(int(kept), question.id, _text_key(question.text)) for question, kept in decisions],
+            )
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Keep one named JSON value about the whole store, such as the filter's mode."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, _dump(value)))
+
+    def merge(self, other: QuestionStore, on_conflict: str = "error") -> Added:
+        """Take over everything from another store: questions, provenance, checks and notes.
+
+        Raises:
+            InputError: As :meth:`add`.
+        """
+        if other.path.resolve() == self.path.resolve():
+            raise InputError(f"{self.path} cannot be merged into itself")
+        counts = {"new": 0, "known": 0, "kept": 0}
+        with other._errors(), self._transaction() as connection:
+            origins: dict[int, int] = {}
+            for row in other._connections.get().execute(schema.SELECT_ALL):
+                question = _question(row)
+                origin = row["origin"]
+                if origin not in origins:
+                    origins[origin] = _add_provenance(connection, other._origin(origin), stamp=False)
+                outcome = _add_one(connection, question, origins[origin], on_conflict)
+                counts[outcome] += 1
+                if outcome == "new":
+                    connection.execute(
+                        "UPDATE questions SET checks = ?, kept = ? WHERE prompt = ? AND key = ?",
+                        (row["checks"], row["kept"], _prompt_number(connection, question.id, question.prompt), row["key"]),
+                    )
+            for id, prompt, note in other._connections.get().execute("SELECT id, text, note FROM prompts"):
+                number = _prompt_number(connection, id, prompt)
+                connection.execute("UPDATE prompts SET note = coalesce(note, ?) WHERE number = ?", (note, number))
+        return Added(**counts)
+
+    # Reading
+
+    def get(self, prompt_or_id: str | int, dropped: bool = False) -> tuple[Question, ...]:
+        """The questions of one prompt, in the order in which they were added.
+
+        Args:
+            prompt_or_id: An id, or else a prompt's text. An id is looked for as it is, then as the other of int and str.
+                A text that several ids share gives the distinct questions of all of them (the first of equal ones).
+            dropped: Whether questions that a filter dropped are given as well.
+
+        Raises:
+            InputError: Neither an id nor a prompt of this store, or one without questions.
+        """
+        questions = self._find(prompt_or_id, dropped)
+        if not questions:
+            raise InputError(self._missing([prompt_or_id]))
+        return questions
+
+    def prepare(self, prompts: Sequence[str | int]) -> list[tuple[Question, ...]]:
+        """The questions of many prompts, kept in memory for the next call.
+
+        Args:
+            prompts: Prompts or ids, as :meth:`get` takes them.
+
+        Returns:
+            One tuple of questions for each entry, in the same order; repeated entries stay repeated.
+
+        Raises:
+            InputError: Prompts without questions; all are counted and the first are named.
+        """
+        if isinstance(prompts, str):
+            raise InputError("expected a list of prompts; got one string")
+        with self._errors():
+            # Another process may have changed the file: (its own changes, everybody's changes).
+            connection = self._connections.get()
+            version = (connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes)
+        # Kept by connection, since SQLite counts these versions by connection.
+        prepared = self._connections.kept(version, _PREPARED_LIMIT)
+        for prompt in prompts:
+            if prompt not in prepared and (found := self._find(prompt)):
+                prepared[prompt] = found
+        missing = [prompt for prompt in prompts if prompt not in prepared]
+        if missing:
+            raise InputError(self._missing(missing))
+        return [prepared[prompt] for prompt in prompts]
+
+    def __iter__(self) -> Iterator[Question]:
+        """All questions that are asked, in the order in which their prompts came."""
+        return (_question(row) for row in self._rows("WHERE kept = 1"))
+
+    def everything(self) -> Iterator[tuple[Question, bool, dict[str, Any] | None]]:
+        """All questions, dropped ones too, with whether they are asked and what the filter's model answered."""
+        for row in self._rows(""):
+            yield _question(row), bool(row["kept"]), json.loads(row["checks"]) if row["checks"] else None
+
+    def __len__(self) -> int:
+        """Number of questions that are asked."""
+        return int(self._scalar("SELECT count(*) FROM questions WHERE kept = 1"))
+
+    def prompts(self) -> list[tuple[str | int, str]]:
+        """Every prompt as (id, text), also those without questions, in the order in which they came."""
+        with self._errors():
+            return list(self._connections.get().execute("SELECT id, text FROM prompts ORDER BY number"))
+
+    def notes(self) -> Iterator[tuple[str | int, str, dict[str, Any]]]:
+        """(id, prompt, note) of every prompt that :meth:`remember` noted."""
+        with self._errors():
+            rows = self._connections.get().execute("SELECT id, text, note FROM prompts WHERE note IS NOT NULL")
+            for id, prompt, note in rows:
+                yield id, prompt, json.loads(note)
+
+    def element_types(self) -> tuple[str, ...]:
+        """The element types of the questions that are asked, sorted."""
+        with self._errors():
+            rows = self._connections.get().execute(schema.ELEMENT_TYPES).fetchall()
+        return tuple(row[0] for row in rows)
+
+    def provenance(self, question: Question) -> dict[str, Any]:
+        """Who made a question and how, with `date` (UTC) and `version`.
+
+        Raises:
+            InputError: The question is not in this store.
+        """
+        origin = self._scalar(
+            "SELECT origin FROM questions WHERE prompt = (SELECT number FROM prompts WHERE id = ?) AND key = ?",
+            (question.id, _text_key(question.text)),
+        )
+        if origin is None:
+            raise InputError(f"question {question.text!r} of id {question.id!r} is not in {self.path}")
+        return self._origin(origin)
+
+    def meta(self, key: str) -> Any:
+        """The value kept by :meth:`set_meta`, or None."""
+        value = self._scalar("SELECT value FROM meta WHERE key = ?", (key,))
+        return None if value is None else json.loads(value)
+
+    def fingerprint(self, prompts: Sequence[str | int] | None = None) -> str:
+        """32 hexadecimal digits that change when a question that is asked changes, comes or goes.
+
+        Training keeps it in its checkpoints, so that a run resumed with other questions is refused. It does not depend on
+        the order in which questions were added, nor on their provenance.
+
+        Args:
+            prompts: Only the questions of these prompts or ids; default: all.
+        """
+        if prompts is None:
+            questions: Iterable[Question] = self
+        else:
+            questions = {(q.id, q.text): q for found in self.prepare(prompts) for q in found}.values()
+        total = 0
+        for question in questions:
+            # A sum of hashes does not depend on the order and needs no memory for a million questions.
+            total += int.from_bytes(blake2b(_dump(_scored_fields(question)).encode(), digest_size=16).digest(), "big")
+        return f"{total % 2**128:032x}"
+
+    def close(self) -> None:
+        """Close this thread's connection; it is opened again when needed."""
+        self._connections.close()
+
+    # Inside
+
+    def _find(self, key: str | int, dropped: bool = False) -> tuple[Question, ...]:
+        if isinstance(key, bool) or not isinstance(key, (str, int)):
+            raise InputError(f"expected a prompt or an id; got {type(key).__name__}")
+        with self._errors():
+            connection = self._connections.get()
+            for column, value in _lookups(key):
+                rows = connection.execute(schema.LOOK_UP[column], (value,)).fetchall()
+                if rows:
+                    break
+            else:
+                return ()
+            wanted = [row for row in rows if dropped or row["kept"]]
+            if len({row["prompt"] for row in wanted}) > 1:
+                wanted = list({row["key"]: row for row in reversed(wanted)}.values())[::-1]
+            return tuple(_question(row) for row in wanted)
+
+    def _rows(self, where: str) -> Iterator[sqlite3.Row]:
+        with self._errors():
+            yield from self._connections.get().execute(f"{schema.SELECT} {where} {schema.ORDER}")
+
+    def _origin(self, number: int) -> dict[str, Any]:
+        return dict(json.loads(self._scalar("SELECT data FROM provenance WHERE number = ?", (number,))))
+
+    def _scalar(self, query: str, values: tuple[Any, ...] = ()) -> Any:
+        with self._errors():
+            row = self._connections.get().execute(query, values).fetchone()
+        return None if row is None else row[0]
+
+    def _missing(self, prompts: Sequence[str | int]) -> str:
+        distinct = list(dict.fromkeys(prompts))
+        named = ", ".join(repr(prompt) for prompt in distinct[:3])
+        more = f" and {len(distinct) - 3} more" if len(distinct) > 3 else ""
+        return f"{self.path} has no questions for {named}{more}; add them with `rewards questions build` or `import`"
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._errors():
+            connection = self._connections.get()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(f"question store {self.path}: {error}") from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise InputError(f"question store {self.path} cannot hold this text or id: {error}") from error
+
+
+_PREPARED_LIMIT = 4096
+"""Prompts kept in memory by `prepare`; about 4 KB each."""
+
+
+def _lookups(key: str | int) -> Iterator[tuple[str, str | int]]:
+    yield "id", key
+    if isinstance(key, int):
+        yield "id", str(key)
+        return
+    digits = key.strip()
+    if digits.isascii() and digits.isdigit() and str(int(digits)) == digits:
+        yield "id", int(digits)
+    yield "prompt", collapse_blanks(key)
+
+
+def _add_one(connection: sqlite3.Connection, question: Question, origin: int, on_conflict: str) -> str:
+    number = _prompt_number(connection, question.id, question.prompt)
+    key = _text_key(question.text)
+    old = connection.execute(f"{schema.SELECT} WHERE p.number = ? AND q.key = ?", (number, key)).fetchone()
+    if old is not None:
+        known = _question(old)
+        if _scored_fields(known) == _scored_fields(question):
+            return "known"
+        if on_conflict == "keep":
+            return "kept"
+        raise InputError(
+            f"id {question.id!r} already has the question {question.text!r} with choices {list(known.choices)} and answer "
+            f"{known.answer!r}; the new one has choices {list(question.choices)} and answer {question.answer!r}"
+        )
+    connection.execute(
+        schema.INSERT,
+        (number, key, number, question.text, _dump(question.choices), question.answer, question.element_type,
+         question.element, question.prompt, _dump(question.extra) if question.extra else None, origin),
+    )  # fmt: skip
+    return "new"
+
+
+def _prompt_number(connection: sqlite3.Connection, id: str | int, prompt: str) -> int:
+    key = collapse_blanks(prompt)
+    row = connection.execute("SELECT number, key, text FROM prompts WHERE id = ?", (id,)).fetchone()
+    if row is None:
+        inserted = connection.execute("INSERT INTO prompts (id, text, key) VALUES (?, ?, ?)", (id, prompt, key))
+        return int(inserted.lastrowid or 0)
+    if row["key"] != key:
+        raise InputError(f"id {id!r} belongs to the prompt {row['text']!r}; got {prompt!r}")
+    return int(row["number"])
+
+
+def _add_provenance(connection: sqlite3.Connection, data: Mapping[str, Any], stamp: bool = True) -> int:
+    stamps = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "version": rewards.__version__} if stamp else {}
+    text = _dump(stamps | dict(data))
+    connection.execute("INSERT OR IGNORE INTO provenance (data) VALUES (?)", (text,))
+    return int(connection.execute("SELECT number FROM provenance WHERE data = ?", (text,)).fetchone()[0])
+
+
+def _question(row: sqlite3.Row) -> Question:
+    # Straight into the object: every row was checked when it was added, and checking again doubles the look-up time.
+    question = object.__new__(Question)
+    question.__dict__.update(
+        text=row["text"], choices=tuple(json.loads(row["choices"])), answer=row["answer"], element=row["element"],
+        element_type=row["element_type"], prompt=row["own_prompt"], id=row["id"],
+        extra=json.loads(row["extra"]) if row["extra"] else {},
+    )  # fmt: skip
+    return question
+
+
+def _scored_fields(question: Question) -> list[Any]:
+    prompt = collapse_blanks(question.prompt)
+    return [question.id, prompt, question.text, list(question.choices), question.answer, question.element_type]
+
+
+def _text_key(text: str) -> bytes:
+    """A question's identity within its prompt: 8 bytes, so that a million of them stay a small index."""
+    return blake2b(collapse_blanks(text).encode(), digest_size=8).digest()
+
+
+def _dump(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = dict(value)
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"not JSON: {value!r} ({error})") from error
