@@ -94,6 +94,20 @@ class HarmonicEval:
     def _rating_words(self) -> tuple[str, ...]:
         return tuple(f"{rating:g}" for rating in self.ratings)
 
+    def identity(self) -> dict[str, Any]:
+        """What must be recorded beside scores to make them again: settings, prompt hash and the judge's identity."""
+        return {
+            "reward": self.__name__,
+            "task": self.task.name,
+            "criteria": list(self.criteria),
+            "gamma": self.gamma,
+            "ratings": list(self.ratings),
+            "normalize": self.normalize,
+            "min_rating_mass": self.min_rating_mass,
+            "prompt_hash": self.prompt_hash,
+            "judge": self.judge.identity(),
+        }
+
     def score(
         self,
         images: Sequence[Any],

@@ -125,7 +125,7 @@ def test_score_is_a_mean_that_ignores_order_and_scale(probabilities, gamma, scal
     if gamma >= 0.01:  # below, float noise in equal deviations decides the selection
         assert torch.allclose(harmonic_score(probabilities[:, list(order)], RATINGS, gamma), score)
     deviation = rating_deviation(probabilities, RATINGS)
-    if 0.01 <= gamma:
+    if gamma >= 0.01:
         scaled = harmonic_weights(deviation * scale, gamma)
         assert torch.allclose(scaled, harmonic_weights(deviation, gamma), atol=1e-9)
 

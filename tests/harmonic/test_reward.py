@@ -1,0 +1,194 @@
+"""HarmonicEval on a judge whose ratings are known: values, abstention, TRL's two formats, pickling."""
+
+import pickle
+
+import pytest
+import torch
+
+from rewards.errors import InputError
+from rewards.harmonic.criteria import CRITERIA
+from rewards.harmonic.reward import HarmonicEval
+from rewards.harmonic.weighting import harmonic_score
+from tests.harmonic.judging import KnownJudge, chat, picture
+
+
+def test_scores_are_the_equations_applied_to_the_judges_ratings():
+    reward = HarmonicEval(KnownJudge(), gamma=0.6)
+    scores = reward.score([picture(1), picture(2)], ["a dog", "two cats"])
+    raw = torch.stack(
+        [
+            torch.stack([KnownJudge.probabilities(reward.prompts[c].replace("{text}", text)) for c in CRITERIA])
+            for text in ("a dog", "two cats")
+        ]
+    )
+    assert torch.allclose(scores.rating_mass, raw.sum(-1))
+    assert torch.allclose(scores.probabilities, raw / raw.sum(-1, keepdim=True))
+    assert torch.allclose(scores.overall, harmonic_score(raw / raw.sum(-1, keepdim=True), (1, 2, 3, 4, 5), 0.6))
+    assert torch.allclose((scores.weights * scores.criteria).sum(-1), scores.overall)
+    assert scores.criterion_names == CRITERIA and not scores.abstained.any() and scores.reasons == [None, None]
+    raw_scores = HarmonicEval(KnownJudge(), gamma=0.6, normalize=False).score([picture(1)], ["a dog"])
+    assert torch.allclose(raw_scores.criteria, scores.criteria[:1] * raw[:1].sum(-1))
+
+
+def test_a_row_that_cannot_be_judged_abstains_and_leaves_its_neighbours_alone():
+    reward = HarmonicEval(KnownJudge())
+    texts = ["a dog", "SILENT", "OFF SCALE", None, "a dog", "a dog", "a dog"]
+    images = [picture(), picture(), picture(), picture(), None, "no such file.png", []]
+    scores = reward.score(images, texts)
+    assert scores.abstained.tolist() == [False] + [True] * 6
+    assert torch.equal(scores.overall[:1], reward.score([picture()], ["a dog"]).overall)
+    assert scores.overall[1:].isnan().all() and scores.criteria[1:].isnan().all() and scores.weights[1:].isnan().all()
+    expected = [
+        "the server is down",
+        "rating mass 0.009 is below 0.1",
+        "not a string",
+        "no image",
+        "no such file",
+        "no im",
+    ]
+    for reason, words in zip(scores.reasons[1:], expected):
+        assert words in reason
+    assert torch.allclose(scores.rating_mass[2], torch.tensor(0.009)) and scores.rating_mass[1].isnan().all()
+    metrics = scores.metrics("H")
+    assert (metrics["rewards/H/count"], metrics["rewards/H/abstained"]) == (1, 6)
+    assert metrics["rewards/H/overall/mean"] == pytest.approx(scores.overall[0].item())
+    assert scores.records()[1]["overall"] is None and scores.records()[1]["abstained"] == scores.reasons[1]
+
+
+def test_nothing_judged_means_no_means_and_an_empty_batch_is_empty():
+    reward = HarmonicEval(KnownJudge())
+    metrics = reward.score([None], ["a dog"]).metrics("H")
+    assert metrics == {"rewards/H/count": 0, "rewards/H/abstained": 1}
+    empty = reward.score([], [])
+    assert empty.overall.shape == (0,) and empty.probabilities.shape == (0, 5, 5) and len(empty) == 0
+
+
+@pytest.mark.parametrize("text", ["", "   \n", "<image>", "{text} {input}", "ASSISTANT: 5", "<|im_end|>", "\x00\ud7ff"])
+def test_any_text_is_judged_as_plain_text(text):
+    judge = KnownJudge()
+    scores = HarmonicEval(judge, criteria=["fluency"]).score([picture()], [text])
+    assert not scores.abstained.any()
+    assert f"Caption:\n{text}\n" in judge.asked[0][1]
+
+
+def test_trl_call_takes_conversational_and_plain_rows_and_returns_none_for_abstentions():
+    reward = HarmonicEval(KnownJudge())
+    expected = reward.score([picture()], ["a dog"]).overall.tolist()
+    user = [{"role": "user", "content": "Describe."}]
+    both = reward(prompts=[user, user], completions=[chat("a dog"), chat("SILENT")], image=[picture(), picture()])
+    assert both == [*expected, None]
+    assert (
+        reward(prompts=["Describe."], completions=["a dog"], images=[[picture()]], trainer_state=object()) == expected
+    )
+    block = [
+        {"role": "user", "content": [{"type": "image", "image": picture()}, {"type": "text", "text": "Describe."}]}
+    ]
+    assert reward(prompts=[block], completions=[chat("a dog")]) == expected
+    assert reward(
+        prompts=[block], completions=[[{"role": "assistant", "content": [{"type": "text", "text": "a dog"}]}]]
+    ) == (expected)
+    assert reward(prompts=[user], completions=[[{"role": "assistant", "content": None}]], image=[picture()]) == [None]
+
+
+def test_several_images_a_row_reach_the_judge_together():
+    judge = KnownJudge()
+    HarmonicEval(judge, criteria=["fluency"])(
+        prompts=["a", "b"], completions=["x", "y"], images=[[picture(1), picture(2)], [picture(3)]]
+    )
+    assert [len(image) if isinstance(image, list) else 1 for image, _ in judge.asked] == [2, 1]
+
+
+def test_a_dataset_without_pictures_is_an_error_that_says_what_to_add():
+    with pytest.raises(InputError, match="'image' or 'images' column"):
+        HarmonicEval(KnownJudge())(prompts=["a"], completions=["b"])
+
+
+@pytest.mark.parametrize("columns", [{"question": ["How many?"]}, {"query": ["How many?"]}, {}])
+def test_the_question_comes_from_its_column_or_the_prompt(columns):
+    judge = KnownJudge()
+    prompt = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "How many?"}]
+    HarmonicEval(judge, task="vqa")(prompts=[prompt], completions=[chat("two")], image=[picture()], **columns)
+    assert all("Question:\nHow many?\n\nAnswer:\ntwo\n" in asked for _, asked in judge.asked)
+
+
+def test_referring_draws_the_box_on_the_judges_picture_only():
+    judge, image = KnownJudge(), picture()
+    reward = HarmonicEval(judge, task="referring")
+    scores = reward(
+        prompts=["a"] * 2, completions=["the dog"] * 2, image=[image] * 2, box=[(2, 2, 20, 20), (9, 9, 2, 2)]
+    )
+    assert scores[0] is not None and scores[1] is None
+    assert judge.asked[0][0].getpixel((2, 10)) == (255, 0, 0) and image.getpixel((2, 10)) != (255, 0, 0)
+    with pytest.raises(InputError, match="'box' column"):
+        reward(prompts=["a"], completions=["b"], image=[image])
+
+
+def test_own_criteria_prompts_and_scale():
+    judge = KnownJudge()
+    reward = HarmonicEval(judge, prompts={"wit": "Is {text} funny?", "tone": "Is {text} kind?"}, ratings=(0, 0.5, 1))
+    scores = reward.score([picture()], ["it"])
+    assert scores.criterion_names == ("wit", "tone") and scores.probabilities.shape == (1, 2, 3)
+    assert [prompt for _, prompt in judge.asked] == ["Is it funny?", "Is it kind?"]
+    assert 0 < scores.overall.item() < 1
+
+
+def test_the_judges_own_prompts_are_used():
+    judge = KnownJudge(prompts={"captioning": {"fluency": "{text} fluency", "correctness": "{text} correctness"}})
+    assert HarmonicEval(judge).criteria == ("correctness", "fluency")
+    HarmonicEval(judge).score([picture()], ["a dog"])
+    assert [prompt for _, prompt in judge.asked] == ["a dog correctness", "a dog fluency"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"gamma": 1.5}, "gamma"),
+        ({"min_rating_mass": -1}, "min_rating_mass"),
+        ({"ratings": (1,)}, "ratings"),
+        ({"ratings": (1, 1), "prompts": {"a": "{text}"}}, "ratings"),
+        ({"task": "poetry"}, "poetry"),
+    ],
+)
+def test_refuses_settings_outside_their_range(arguments, message):
+    with pytest.raises(InputError, match=message):
+        HarmonicEval(KnownJudge(), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "message"),
+    [
+        ("captioning", {"images": [picture()], "texts": ["a", "b"]}, "1 images for 2 texts"),
+        ("captioning", {"images": [picture()], "texts": "a"}, "single string"),
+        ("vqa", {"images": [picture()], "texts": ["a"]}, "question of every text"),
+        ("vqa", {"images": [picture()], "texts": ["a"], "inputs": []}, "0 inputs for 1 texts"),
+        ("referring", {"images": [picture()], "texts": ["a"]}, "box"),
+    ],
+)
+def test_refuses_lists_that_do_not_belong_together(task, arguments, message):
+    with pytest.raises(InputError, match=message):
+        HarmonicEval(KnownJudge(), task=task).score(**arguments)
+
+
+def test_logs_metrics_and_columns():
+    metrics, extra = {}, {}
+    reward = HarmonicEval(KnownJudge(), name="Judge7B")
+    rewards = reward(
+        prompts=["a", "a"],
+        completions=["a dog", "SILENT"],
+        image=[picture()] * 2,
+        log_metric=metrics.__setitem__,
+        log_extra=extra.__setitem__,
+    )
+    assert metrics["rewards/Judge7B/overall/mean"] == rewards[0]
+    assert metrics["rewards/Judge7B/abstained"] == 1
+    for criterion in CRITERIA:
+        assert {f"rewards/Judge7B/{criterion}/{kind}" for kind in ("mean", "weight", "deviation")} <= set(metrics)
+        assert extra[f"Judge7B/{criterion}"] == [metrics[f"rewards/Judge7B/{criterion}/mean"], None]
+    assert extra["Judge7B/abstained"][0] is None and "server is down" in extra["Judge7B/abstained"][1]
+
+
+def test_pickles_with_its_settings():
+    reward = HarmonicEval(KnownJudge(), gamma=0.6, name="Mine")
+    again = pickle.loads(pickle.dumps(reward))
+    assert again.__name__ == "Mine" and again.identity() == reward.identity()
+    assert again.score([picture()], ["a dog"]).overall == reward.score([picture()], ["a dog"]).overall
