@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_UNITS = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+]  # fmt: skip
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 NUMBER_WORDS = {word: value for value, word in enumerate(_UNITS)} | {
     word: 10 * value for value, word in enumerate(_TENS, start=2)
 }
@@ -64,7 +64,9 @@ def _without_punctuation(text: str) -> str:
     kept = []
     for position, character in enumerate(text):
         # A decimal point belongs to its number; any other punctuation separates words.
-        decimal = character == "." and 0 < position < last and text[position - 1].isdigit() and text[position + 1].isdigit()
+        decimal = (
+            character == "." and 0 < position < last and text[position - 1].isdigit() and text[position + 1].isdigit()
+        )
         kept.append(character if decimal or not unicodedata.category(character).startswith("P") else " ")
     return "".join(kept)
 

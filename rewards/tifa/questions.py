@@ -1,9 +1,9 @@
 """TIFA's question-answer tuple (TIFA §3, eq. 1: question Q, choices C, answer A in C) and the official JSON.
 
 The official file is a list of objects with `id`, `caption`, `question`, `choices`, `answer`, `element_type`, `element`
-and sometimes more (`coco_val_id`). Reading is tolerant of form (ids as numbers, outer blanks, one choice text in another
-case than the answer) and strict where a row cannot be scored: a gold answer outside its choices would score 0 for ever.
-What is written back equals what was read.
+and sometimes more (`coco_val_id`). Reading is tolerant of form (ids as numbers, outer blanks, one choice text in
+another case than the answer) and strict where a row cannot be scored: a gold answer outside its choices would score 0
+for ever. What is written back equals what was read.
 """
 
 from __future__ import annotations
@@ -99,10 +99,13 @@ def _check(question: Question) -> None:
         raise InputError(f"question {question.text!r} has no choices")
     for index, choice in enumerate(question.choices):
         if not isinstance(choice, str) or not choice.strip():
-            raise InputError(f"question {question.text!r}: choice {index} is {choice!r}; expected a text that is not blank")
+            raise InputError(
+                f"question {question.text!r}: choice {index} is {choice!r}; expected a text that is not blank"
+            )
     if not right_choices(question.answer, question.choices):
         raise InputError(
-            f"question {question.text!r}: the answer {question.answer!r} is not among its choices {list(question.choices)}"
+            f"question {question.text!r}: the answer {question.answer!r} is not among its choices "
+            f"{list(question.choices)}"
         )
 
 
@@ -110,8 +113,8 @@ def question_from_row(row: Any) -> Question:
     """One object of the official JSON -> a :class:`Question`.
 
     Args:
-        row: A mapping with at least `id`, `caption`, `question`, `choices` and `answer`. Outer blanks are dropped, numbers
-            among choices and answers become texts; :func:`question_to_row` still gives the row back as it was.
+        row: A mapping with at least `id`, `caption`, `question`, `choices` and `answer`. Outer blanks are dropped,
+            numbers among choices and answers become texts; :func:`question_to_row` still gives the row back as it was.
 
     Raises:
         InputError: The row cannot be scored; the message says why.

@@ -18,7 +18,8 @@ TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS provenance (number INTEGER PRIMARY KEY, data TEXT NOT NULL UNIQUE);
 -- An id has no declared type: 5 and '5' are two ids.
-CREATE TABLE IF NOT EXISTS prompts (number INTEGER PRIMARY KEY, id NOT NULL UNIQUE, text TEXT NOT NULL, key TEXT NOT NULL,
+CREATE TABLE IF NOT EXISTS prompts (number INTEGER PRIMARY KEY, id NOT NULL UNIQUE, text TEXT NOT NULL, key TEXT NOT
+NULL,
     note TEXT);
 CREATE INDEX IF NOT EXISTS prompts_by_key ON prompts (key);
 -- Clustered by prompt: all questions of a prompt lie on one page, so that a look-up reads one page.
@@ -40,8 +41,8 @@ SELECT_ALL = f"{SELECT} {ORDER}"
 LOOK_UP = {"id": f"{SELECT} WHERE p.id = ? {ORDER}", "prompt": f"{SELECT} WHERE p.key = ? {ORDER}"}
 ELEMENT_TYPES = "SELECT DISTINCT element_type FROM questions WHERE kept = 1 ORDER BY element_type"
 INSERT = """
-INSERT INTO questions (prompt, key, position, text, choices, answer, element_type, element, written_prompt, extra, origin)
-VALUES (?, ?, (SELECT coalesce(max(position), -1) + 1 FROM questions WHERE prompt = ?), ?, ?, ?, ?, ?,
+INSERT INTO questions (prompt, key, position, text, choices, answer, element_type, element, written_prompt, extra,
+origin) VALUES (?, ?, (SELECT coalesce(max(position), -1) + 1 FROM questions WHERE prompt = ?), ?, ?, ?, ?, ?,
     nullif(?, (SELECT text FROM prompts WHERE number = ?1)), ?, ?)
 """
 

@@ -1,8 +1,8 @@
 """The question store: fixed questions in one SQLite file, shared by many processes.
 
 Training never writes questions: they are made once (imported, generated, or from a grammar), kept with who made them
-and how they were checked, and found by a prompt's id or by its text. Two prompts that differ only in white space are the
-same prompt; any other difference makes them two.
+and how they were checked, and found by a prompt's id or by its text. Two prompts that differ only in white space are
+the same prompt; any other difference makes them two.
 
 The file is in write-ahead-log mode: readers never wait, writers wait for one another, and a process that is killed
 leaves the file whole. It must lie on a local disk, since SQLite's log does not work on network file systems.
@@ -95,10 +95,10 @@ class QuestionStore:
 
         Args:
             questions: Any number. A question whose text is there already for its id is not stored twice.
-            provenance: Who made them and how, as JSON: source, model, revision, prompt hash, filter mode, ... The date (UTC)
-                and this package's version are added.
-            on_conflict: What to do when the stored question has other choices or another answer: "error", or "keep" the
-                stored one.
+            provenance: Who made them and how, as JSON: source, model, revision, prompt hash, filter mode, ... The
+                date (UTC) and this package's version are added.
+            on_conflict: What to do when the stored question has other choices or another answer: "error", or "keep"
+                the stored one.
 
         Returns:
             How many were new, known, and kept from before.
@@ -162,9 +162,10 @@ class QuestionStore:
                 outcome = _add_one(connection, question, origins[origin], on_conflict)
                 counts[outcome] += 1
                 if outcome == "new":
+                    number = _prompt_number(connection, question.id, question.prompt)
                     connection.execute(
                         "UPDATE questions SET checks = ?, kept = ? WHERE prompt = ? AND key = ?",
-                        (row["checks"], row["kept"], _prompt_number(connection, question.id, question.prompt), row["key"]),
+                        (row["checks"], row["kept"], number, row["key"]),
                     )
             for id, prompt, note in other._connections.get().execute("SELECT id, text, note FROM prompts"):
                 number = _prompt_number(connection, id, prompt)
@@ -177,8 +178,9 @@ class QuestionStore:
         """The questions of one prompt, in the order in which they were added.
 
         Args:
-            prompt_or_id: An id, or else a prompt's text. An id is looked for as it is, then as the other of int and str.
-                A text that several ids share gives the distinct questions of all of them (the first of equal ones).
+            prompt_or_id: An id, or else a prompt's text. An id is looked for as it is, then as the other of int and
+                str. A text that several ids share gives the distinct questions of all of them (the first of equal
+                ones).
             dropped: Whether questions that a filter dropped are given as well.
 
         Raises:
@@ -270,8 +272,8 @@ class QuestionStore:
     def fingerprint(self, prompts: Sequence[str | int] | None = None) -> str:
         """32 hexadecimal digits that change when a question that is asked changes, comes or goes.
 
-        Training keeps it in its checkpoints, so that a run resumed with other questions is refused. It does not depend on
-        the order in which questions were added, nor on their provenance.
+        Training keeps it in its checkpoints, so that a run resumed with other questions is refused. It does not
+        depend on the order in which questions were added, nor on their provenance.
 
         Args:
             prompts: Only the questions of these prompts or ids; default: all.
@@ -374,8 +376,9 @@ def _add_one(connection: sqlite3.Connection, question: Question, origin: int, on
         if on_conflict == "keep":
             return "kept"
         raise InputError(
-            f"id {question.id!r} already has the question {question.text!r} with choices {list(known.choices)} and answer "
-            f"{known.answer!r}; the new one has choices {list(question.choices)} and answer {question.answer!r}"
+            f"id {question.id!r} already has the question {question.text!r} with choices {list(known.choices)} and "
+            f"answer {known.answer!r}; the new one has choices {list(question.choices)} and answer "
+            f"{question.answer!r}"
         )
     connection.execute(
         schema.INSERT,

@@ -1,0 +1,200 @@
+"""A free-form answer -> one of the choices, or nothing (TIFA §3.3).
+
+The paper maps every answer to the nearest choice by SBERT, the released code only those that equal no choice; neither
+has a threshold, so that an empty answer becomes "no" and "0" becomes "1". Here an answer that is near no choice is
+`unmatched`: wrong, and counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rewards.errors import InputError
+from rewards.tifa.normalization import is_number, normalize_answer
+
+SENTENCE_MODEL = "sentence-transformers/all-mpnet-base-v2"
+"""The checkpoint of the released code; the paper names none."""
+
+THRESHOLD = 0.5
+"""Least cosine similarity of a match. See `benchmarks/tifa_matching.py` for what it lets through."""
+
+_TIE = 1e-4
+_CACHED_TEXTS = 16384
+
+
+@dataclass(frozen=True)
+class Match:
+    """Where an answer belongs.
+
+    Attributes:
+        index: Position of the choice, or None where no choice matches.
+        how: "exact" (equal after normalisation), "sentence" (nearest by SBERT) or "unmatched".
+        similarity: Cosine similarity in [-1, 1] to the nearest choice; 1 for an exact match, None where SBERT was not
+            asked.
+    """
+
+    index: int | None
+    how: str
+    similarity: float | None = None
+
+
+class AnswerMatcher:
+    """Maps answers to choices; embeds every text once.
+
+    Args:
+        sentence_model: A sentence-transformers checkpoint or directory, loaded when an answer first needs it; None to
+            match exactly only.
+        threshold: Least cosine similarity, in [-1, 1], at which the nearest choice is taken.
+        mode: "code": SBERT only for answers that equal no choice; "paper": SBERT for every answer. Numbers, "yes", "no"
+            and empty answers match exactly or not at all in both: their embeddings lie close together whatever they
+            mean.
+        device: Where the sentence model runs.
+
+    Example:
+        >>> matcher = AnswerMatcher(sentence_model=None)
+        >>> matches = matcher.match(["Three.", "a dog", ""], [["2", "3"], ["cat", "dog"], ["yes", "no"]])
+        >>> [match.index for match in matches]
+        [1, 1, None]
+    """
+
+    _model: Any
+    _vectors: OrderedDict[str, torch.Tensor]
+    _lock: threading.RLock
+
+    def __init__(
+        self,
+        sentence_model: str | None = SENTENCE_MODEL,
+        threshold: float = THRESHOLD,
+        mode: str = "code",
+        device: str = "cpu",
+    ) -> None:
+        if mode not in ("paper", "code"):
+            raise InputError(f"mode is {mode!r}; expected 'paper' or 'code'")
+        if not -1 <= threshold <= 1:
+            raise InputError(f"threshold is {threshold!r}; expected a cosine similarity in [-1, 1]")
+        if mode == "paper" and sentence_model is None:
+            raise InputError("mode='paper' matches every answer by SBERT and needs a sentence model")
+        self.sentence_model = sentence_model
+        self.threshold = threshold
+        self.mode = mode
+        self.device = device
+        self._reset()
+
+    def identity(self) -> dict[str, Any]:
+        """What must be recorded with a score for it to be made again."""
+        return {"sentence_model": self.sentence_model, "threshold": self.threshold, "mode": self.mode}
+
+    def match(self, answers: Sequence[str], choices: Sequence[Sequence[str]]) -> list[Match]:
+        """Match each answer against its own choices.
+
+        Args:
+            answers: N texts.
+            choices: N lists of choices, none empty.
+
+        Returns:
+            N matches. Of several equally good choices the first is taken.
+
+        Raises:
+            InputError: The lists differ in length, a row has no choices, or the sentence model cannot be loaded.
+        """
+        if len(answers) != len(choices):
+            raise InputError(f"got {len(answers)} answers but {len(choices)} lists of choices")
+        for row, options in enumerate(choices):
+            if not options:
+                raise InputError(f"row {row} (answer {answers[row]!r}) has no choices")
+        matches = [match_exactly(answer, options) for answer, options in zip(answers, choices)]
+        asked = [row for row, match in enumerate(matches) if self._needs_sentences(match, answers[row], choices[row])]
+        if asked:
+            self._embed([text for row in asked for text in (answers[row], *choices[row])])
+        for row in asked:
+            matches[row] = self._nearest(answers[row], choices[row])
+        return matches
+
+    def _needs_sentences(self, match: Match, answer: str, choices: Sequence[str]) -> bool:
+        if self.sentence_model is None or is_closed(answer):
+            return False
+        return self.mode == "paper" or (match.index is None and not all(map(is_closed, choices)))
+
+    def _nearest(self, answer: str, choices: Sequence[str]) -> Match:
+        open_choices = [index for index, choice in enumerate(choices) if not is_closed(choice)]
+        if not open_choices:
+            return match_exactly(answer, choices)
+        vectors = torch.stack([self._vectors[choices[index]] for index in open_choices])
+        similarities = vectors @ self._vectors[answer]
+        best = float(similarities.max())
+        # Equal choices differ by the rounding of their batches; the first one within it wins.
+        first = open_choices[int((similarities >= best - _TIE).nonzero()[0])]
+        return Match(first, "sentence", best) if best >= self.threshold else Match(None, "unmatched", best)
+
+    def _embed(self, texts: Sequence[str]) -> None:
+        """Make sure that the vectors of all `texts` are at hand."""
+        with self._lock:
+            new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+            if new:
+                if self._model is None:
+                    self._model = _load_sentence_model(self.sentence_model, self.device)
+                vectors = self._model.encode(
+                    new, convert_to_tensor=True, normalize_embeddings=True, show_progress_bar=False
+                )
+                # Old vectors go first, so that the ones that this call needs all stay.
+                while self._vectors and len(self._vectors) + len(new) > _CACHED_TEXTS:
+                    self._vectors.popitem(last=False)
+                self._vectors.update(zip(new, vectors.float().cpu()))
+            for text in texts:
+                self._vectors.move_to_end(text)
+
+    def _reset(self) -> None:
+        self._model = None
+        self._vectors = OrderedDict()
+        self._lock = threading.RLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reset()
+
+
+def match_exactly(answer: str, choices: Sequence[str]) -> Match:
+    """The first choice that equals the answer as written, else in normalised form; "yes, it is" answers a yes/no
+    question.
+
+    Example:
+        >>> match_exactly("Yes, it is.", ["no", "yes"])
+        Match(index=1, how='exact', similarity=1.0)
+    """
+    wanted = normalize_answer(answer)
+    normalized = [normalize_answer(choice) for choice in choices]
+    if set(normalized) <= {"yes", "no"}:
+        wanted = wanted.split(" ", 1)[0]
+    folded = [choice.strip().casefold() for choice in choices]
+    if answer.strip().casefold() in folded:
+        return Match(folded.index(answer.strip().casefold()), "exact", 1.0)
+    if wanted in normalized:
+        return Match(normalized.index(wanted), "exact", 1.0)
+    return Match(None, "unmatched")
+
+
+def is_closed(text: str) -> bool:
+    """Whether a text means what it says and nothing near it: a number, "yes", "no", or nothing at all."""
+    normalized = normalize_answer(text)
+    return normalized in ("", "yes", "no") or is_number(normalized)
+
+
+def _load_sentence_model(name: str | None, device: str) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        return SentenceTransformer(name, device=device, model_kwargs={"use_safetensors": True}).eval()
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"sentence model {name!r} cannot be loaded ({str(error).splitlines()[0]}); download it, pass its "
+            "directory, or pass AnswerMatcher(sentence_model=None) to match exactly only"
+        ) from error
