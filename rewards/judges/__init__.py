@@ -1,0 +1,1 @@
+"""Models that look at pictures: they rate, answer and choose (see `base.py`)."""

@@ -1,0 +1,153 @@
+"""What a judge can do, and the one way to get one."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from rewards.errors import InputError, RewardsError
+
+DEFAULT_RATINGS = ("1", "2", "3", "4", "5")
+
+
+class UnsupportedAbility(RewardsError):
+    """The judge cannot do what was asked: a rater was asked a question, or an answerer for a rating."""
+
+
+class Ratings(NamedTuple):
+    """What :meth:`Judge.rate` returns for N rows and R ratings.
+
+    Attributes:
+        probabilities: `(N, R)` float32 on the CPU: probability of each rating among **all** tokens (the variants of a
+            rating summed, nothing renormalised). A row that could not be judged is NaN.
+        mass: `(N,)` the sum over the ratings, in [0, 1]: how much of the judge's belief is on the scale at all.
+        reasons: One entry a row: why the row is NaN, or None.
+    """
+
+    probabilities: torch.Tensor
+    mass: torch.Tensor
+    reasons: tuple[str | None, ...] = ()
+
+
+class Judge:
+    """A model that looks at pictures. It rates (HarmonicEval), or answers and chooses (TIFA), or both.
+
+    Callers pass flat lists, one picture and one text a row; what rows share (the same picture by content, the same first
+    tokens) is the judge's business. A row that cannot be judged abstains: NaN, or None for an answer. It is never
+    scored 0 and never changes its neighbours.
+
+    Attributes:
+        name: What the user loaded.
+        revision: Commit of the checkpoint, where known.
+        prompts: Prompt templates kept beside the weights (task -> criterion -> template), or None for ordinary judges.
+    """
+
+    name: str = ""
+    revision: str | None = None
+    prompts: Mapping[str, Mapping[str, str]] | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """What must be recorded with a score for it to be made again: name, revision, dtype, preprocessing."""
+        return {"name": self.name, "revision": self.revision}
+
+    def rate(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS) -> Ratings:
+        """Probability of each rating as the next token after each prompt.
+
+        Args:
+            images: N images (anything :func:`rewards.images.to_pil` takes), or lists of images for rows with several.
+            prompts: N plain texts. Control tokens of the judge in them are data, not control.
+            ratings: R texts, each one token of the judge.
+
+        Raises:
+            UnsupportedAbility: This judge does not rate, or its tokenizer has no single token for a rating.
+            InputError: The lists differ in length, or a prompt is not a string.
+        """
+        raise UnsupportedAbility(f"judge {self.name!r} answers questions but cannot rate; load a vision-language model")
+
+    def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
+        """A free-form answer to each question; None where the judge could not answer."""
+        raise UnsupportedAbility(f"judge {self.name!r} cannot answer questions; load a VQA or vision-language model")
+
+    def choose(
+        self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> list[torch.Tensor]:
+        """Log-probability of each choice as the whole answer (TIFA eq. 1): one float32 CPU tensor a question.
+
+        A row that could not be judged is NaN. The probabilities need not sum to 1 over the choices.
+        """
+        raise UnsupportedAbility(
+            f"judge {self.name!r} cannot choose among answers; load a VQA or vision-language model"
+        )
+
+    def offload(self) -> None:
+        """Move the weights to the CPU until the next call needs them; nothing to do for a judge without weights."""
+
+    def close(self) -> None:
+        """Let go of what the judge holds open (connections, files)."""
+
+
+def check_rows(images: Sequence[Any], texts: Sequence[str], what: str) -> None:
+    """Raise :class:`InputError` unless there is one text a picture and every text is a string."""
+    if isinstance(texts, str):
+        raise InputError(f"expected a list of {what}s; got one string")
+    if len(images) != len(texts):
+        raise InputError(f"got {len(images)} images but {len(texts)} {what}s; expected one a row")
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"{what} {index} is a {type(text).__name__}; expected a string")
+
+
+_resident: dict[tuple[Any, ...], Judge] = {}
+_lock = threading.RLock()
+
+
+def load_judge(
+    name: str | os.PathLike[str],
+    *,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    revision: str | None = None,
+    **options: Any,
+) -> Judge:
+    """Load a judge once; the same arguments return the same resident object.
+
+    Args:
+        name: A checkpoint name or directory, or a preset (:data:`rewards.judges.presets.PRESETS`): `"shapes-vqa"`,
+            `"shapes-rater"`, and TIFA's names such as `"blip-large"` or `"vilt"`.
+        device: Where the weights live; default: this process's GPU (`LOCAL_RANK`) where there is one, else the CPU.
+        dtype: Such as `"bfloat16"`; default: float32 on the CPU, the checkpoint's own elsewhere.
+        revision: Branch, tag or commit of the checkpoint.
+        options: Further arguments of the judge's class.
+
+    Raises:
+        InputError: No such checkpoint, an architecture without a judge, or an unknown option.
+
+    Example:
+        >>> load_judge("no/such-judge")
+        Traceback (most recent call last):
+        ...
+        rewards.errors.InputError: ...
+    """
+    from rewards.judges.loading import open_judge
+
+    name = os.fspath(name)
+    key = (name, str(device), str(dtype), revision, tuple(sorted((k, repr(v)) for k, v in options.items())))
+    with _lock:  # two threads of one process must not load the same weights twice
+        if key not in _resident:
+            _resident[key] = open_judge(name, device=device, dtype=dtype, revision=revision, **options)
+            _resident[key].load_arguments = {  # type: ignore[attr-defined]
+                "name": name, "device": device, "dtype": dtype, "revision": revision, **options
+            }  # fmt: skip
+        return _resident[key]
+
+
+def unload_judges() -> None:
+    """Forget every resident judge, so that its memory can be freed."""
+    with _lock:
+        for judge in _resident.values():
+            judge.close()
+        _resident.clear()

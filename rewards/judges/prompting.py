@@ -1,0 +1,78 @@
+"""From a user's text to what the processor is given: one user turn, the picture first, and no way out of the turn."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rewards.errors import InputError
+
+_MARKER = "rewards-text-stands-here"
+
+
+class Prompting:
+    """Renders texts with a processor's chat template and keeps control tokens in them from acting.
+
+    Args:
+        processor: A transformers processor with a tokenizer.
+
+    Raises:
+        InputError: The chat template drops the user's text.
+    """
+
+    def __init__(self, processor: Any) -> None:
+        self.processor = processor
+        self.tokenizer = processor.tokenizer
+        self._control = _control_pattern(processor)
+        self._rendered: dict[int, str] = {}
+        self.tail = self._template(1).rpartition(_MARKER)[2]
+        """What follows the text: the end of the user's turn and the generation prompt."""
+        self.begins_with_bos = bool(self.tokenizer.bos_token) and self._template(1).startswith(self.tokenizer.bos_token)
+        """Templates that write the first token themselves must not be given a second one."""
+
+    def render(self, text: str, images: int = 1) -> str:
+        """The whole prompt for a text and its pictures, ending right after the generation prompt."""
+        head, _, tail = self._template(images).rpartition(_MARKER)
+        return head + self.plain(text) + tail
+
+    def plain(self, text: str) -> str:
+        """`text` with a blank put into every control token, so that it is read as the characters that it shows.
+
+        A completion that holds `<image>` or an end-of-turn token must not inject a picture or a turn into the judge
+        (trl#3847). Texts without control tokens are returned unchanged.
+        """
+        while True:  # breaking one token can complete another: "<im<image>age>"
+            broken = self._control.sub(lambda match: match[0][:1] + " " + match[0][1:], text)
+            if broken == text:
+                return text
+            text = broken
+
+    def _template(self, images: int) -> str:
+        if images not in self._rendered:
+            self._rendered[images] = _render(self.processor, images)
+        return self._rendered[images]
+
+
+def _render(processor: Any, images: int) -> str:
+    if not getattr(processor, "chat_template", None) and not getattr(processor.tokenizer, "chat_template", None):
+        image_token = getattr(processor, "image_token", None) or ""
+        return f"{str(image_token) * images}{_MARKER}\n"
+    content = [{"type": "image"} for _ in range(images)] + [{"type": "text", "text": _MARKER}]
+    turn = [{"role": "user", "content": content}]
+    rendered = processor.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
+    if rendered.count(_MARKER) != 1:
+        raise InputError("the judge's chat template does not show the user's text exactly once; it cannot be used")
+    return rendered
+
+
+def _control_pattern(processor: Any) -> re.Pattern[str]:
+    tokens = {str(token) for token in processor.tokenizer.get_added_vocab()}
+    tokens |= {str(token) for token in processor.tokenizer.all_special_tokens}
+    # Processors replace their placeholder in the string, before the tokenizer sees it.
+    tokens |= {
+        str(getattr(processor, name)) for name in ("image_token", "video_token") if getattr(processor, name, None)
+    }
+    tokens = {token for token in tokens if len(token.strip()) > 1}
+    if not tokens:
+        return re.compile(r"(?!)")
+    return re.compile("|".join(re.escape(token) for token in sorted(tokens, key=len, reverse=True)))
