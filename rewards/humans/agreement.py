@@ -1,0 +1,277 @@
+"""Does a metric agree with people? Named statistics, clustered intervals, and the test of a difference.
+
+scipy computes the point values; what is ours is the naming (tau-a, tau-b and tau-c are different numbers), the
+clustering of the bootstrap and the pairing of two metrics on the same items.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import scipy.stats
+from numpy.typing import ArrayLike, NDArray
+
+from rewards.errors import InputError
+from rewards.humans import statistics
+from rewards.humans.pair_counts import count_pairs, dense_ranks
+from rewards.humans.resampling import resample
+
+STATISTICS = (
+    "pearson",
+    "spearman",
+    "kendall_tau_a",
+    "kendall_tau_b",
+    "kendall_tau_c",
+    "pairwise_accuracy",
+    "pairwise_accuracy_within",
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A statistic with its interval: value, low and high as fractions (not percent); NaN where it is undefined."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.value:.2f} [{100 * self.low:.2f}, {100 * self.high:.2f}]"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Agreement of one metric with people.
+
+    Attributes:
+        statistics: Estimate by name, the names of STATISTICS.
+        items: items compared.
+        abstained: items left out because the metric gave NaN; they are never taken as 0.
+        clusters: independent groups in the bootstrap.
+        ties: the tie rule of the two pairwise accuracies.
+        confidence, resamples, seed: of the intervals.
+        method: "exact" or "first-order" resampling, see :mod:`rewards.humans.resampling`.
+    """
+
+    statistics: dict[str, Estimate]
+    items: int
+    abstained: int
+    clusters: int
+    ties: str
+    confidence: float
+    resamples: int
+    seed: int
+    method: str
+
+    def __getitem__(self, name: str) -> Estimate:
+        return self.statistics[name]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; undefined numbers are None."""
+        return finite_or_none(asdict(self))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Statistic of metric A minus that of metric B on the same items.
+
+    Attributes:
+        statistic: which statistic.
+        estimate: the difference with its paired, clustered interval.
+        p_value: two-sided bootstrap p-value of "no difference"; never below 2 / (resamples + 1).
+        items, abstained: compared, and left out because either metric gave NaN.
+    """
+
+    statistic: str
+    estimate: Estimate
+    p_value: float
+    items: int
+    abstained: int
+
+
+def agreement(
+    metric: ArrayLike,
+    human: ArrayLike,
+    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    *,
+    ties: statistics.TieRule = "half",
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Agreement:
+    """Compare a metric with human judgments of the same items.
+
+    Args:
+        metric: (n,) scores; NaN means that the metric abstained, and leaves the item out (counted).
+        human: (n,) human scores, all finite.
+        groups: (n,) labels of the clusters that are resampled as a whole (the pictures of one prompt); None: each item
+            by itself.
+        ties: what a tie counts in pairwise accuracy, one of `rewards.humans.statistics.TIE_RULES`.
+        confidence: of the percentile intervals, in (0, 1).
+        resamples: of the clustered bootstrap, at least 1.
+        seed: of the bootstrap.
+
+    Returns:
+        Agreement. `pairwise_accuracy` compares all pairs of items, `pairwise_accuracy_within` those of one group only
+        (NaN without groups). A statistic that is undefined (a constant metric) is NaN.
+
+    Raises:
+        InputError: lengths that differ, fewer than two items, a human score that is not finite, an infinite metric,
+            an unknown tie rule, or a confidence outside (0, 1).
+
+    Example:
+        >>> result = agreement([0.1, 0.4, 0.3, 0.9], [1, 2, 3, 5], groups=["a", "a", "b", "b"])
+        >>> round(result["kendall_tau_b"].value, 3), result.clusters
+        (0.667, 2)
+    """
+    _check_settings(confidence, resamples)
+    x, y, clusters, abstained = _aligned([metric], human, groups)
+    with_groups = groups is not None
+    values = _point_values(x[0], y, clusters, ties)
+    drawn = resample(x[0], y, clusters, resamples=resamples, seed=seed, ties=ties)
+    estimates = {name: _estimate(values[name], drawn.statistics[name], confidence) for name in STATISTICS}
+    if not with_groups:
+        estimates["pairwise_accuracy_within"] = Estimate(math.nan, math.nan, math.nan)
+    return Agreement(
+        statistics=estimates,
+        items=len(y),
+        abstained=abstained,
+        clusters=int(clusters.max()) + 1,
+        ties=ties,
+        confidence=confidence,
+        resamples=resamples,
+        seed=seed,
+        method=drawn.method,
+    )
+
+
+def difference(
+    metric_a: ArrayLike,
+    metric_b: ArrayLike,
+    human: ArrayLike,
+    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    *,
+    statistic: str = "kendall_tau_b",
+    ties: statistics.TieRule = "half",
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Difference:
+    """Test whether metric A agrees better with people than metric B, on the same items and the same resamples.
+
+    Args and errors are those of :func:`agreement`; `statistic` is one of STATISTICS. Items on which either metric
+    abstained are left out for both.
+
+    Example:
+        >>> human = [1, 2, 3, 4, 5, 1, 2, 3]
+        >>> good, bad = [1, 2, 3, 4, 5, 1, 2, 3], [3, 1, 2, 5, 1, 4, 1, 3]
+        >>> difference(good, bad, human, statistic="spearman").estimate.value > 0
+        True
+    """
+    _check_settings(confidence, resamples)
+    if statistic not in STATISTICS:
+        raise InputError(f"unknown statistic {statistic!r}; one of {', '.join(STATISTICS)} is needed")
+    x, y, clusters, abstained = _aligned([metric_a, metric_b], human, groups)
+    values = [_point_values(column, y, clusters, ties)[statistic] for column in x]
+    drawn = [
+        resample(column, y, clusters, resamples=resamples, seed=seed, ties=ties).statistics[statistic] for column in x
+    ]
+    change = drawn[0] - drawn[1]
+    return Difference(
+        statistic, _estimate(values[0] - values[1], change, confidence), _two_sided_p(change), len(y), abstained
+    )
+
+
+def finite_or_none(value: Any) -> Any:
+    """Replace NaN and infinities, anywhere inside dicts and lists, by None: JSON has no NaN."""
+    if isinstance(value, dict):
+        return {key: finite_or_none(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_or_none(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _point_values(metric: NDArray[Any], human: NDArray[Any], clusters: NDArray[Any], ties: Any) -> dict[str, float]:
+    counts = count_pairs(metric, human)
+    constant = np.ptp(metric) == 0 or np.ptp(human) == 0
+    values = {
+        "kendall_tau_a": statistics.kendall_tau_a(counts),
+        "pairwise_accuracy": statistics.pairwise_accuracy(counts, ties),
+        "pairwise_accuracy_within": statistics.pairwise_accuracy(count_pairs(metric, human, within=clusters), ties),
+        "pearson": math.nan if constant else scipy.stats.pearsonr(metric, human).statistic,
+        "spearman": math.nan if constant else scipy.stats.spearmanr(metric, human).statistic,
+        "kendall_tau_b": math.nan if constant else scipy.stats.kendalltau(metric, human, variant="b").statistic,
+        "kendall_tau_c": math.nan if constant else scipy.stats.kendalltau(metric, human, variant="c").statistic,
+    }
+    return {name: float(value) for name, value in values.items()}
+
+
+def _estimate(value: float, resampled: NDArray[Any], confidence: float) -> Estimate:
+    usable = resampled[np.isfinite(resampled)]
+    if not len(usable) or not math.isfinite(value):
+        return Estimate(value, math.nan, math.nan)
+    low, high = np.quantile(usable, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Estimate(value, float(low), float(high))
+
+
+def _two_sided_p(change: NDArray[Any]) -> float:
+    usable = change[np.isfinite(change)]
+    if not len(usable):
+        return math.nan
+    # One is added to both counts, so that no finite number of resamples claims a probability of 0.
+    tail = min((usable <= 0).sum(), (usable >= 0).sum()) + 1
+    return float(min(1.0, 2 * tail / (len(usable) + 1)))
+
+
+def _check_settings(confidence: float, resamples: int) -> None:
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence is {confidence}; a number between 0 and 1 such as 0.95 is needed")
+    if resamples < 1:
+        raise InputError(f"resamples is {resamples}; at least 1 is needed")
+
+
+def _aligned(
+    metrics: Sequence[ArrayLike], human: ArrayLike, groups: Sequence[Hashable] | NDArray[Any] | None
+) -> tuple[list[NDArray[Any]], NDArray[Any], NDArray[np.int64], int]:
+    """Check lengths and values, leave out the items on which a metric abstained, number the clusters from 0."""
+    y = _vector(human, "human")
+    columns = [_vector(metric, "metric") for metric in metrics]
+    for column in columns:
+        if len(column) != len(y):
+            raise InputError(f"metric has {len(column)} scores and human has {len(y)}; one of each an item is needed")
+    _refuse(~np.isfinite(y), y, "human score", "every item needs a finite human score")
+    for column in columns:
+        _refuse(np.isinf(column), column, "metric score", "use NaN for an item that the metric could not judge")
+    if groups is not None and len(groups) != len(y):
+        raise InputError(f"groups has {len(groups)} labels and human has {len(y)} scores; one label an item is needed")
+    keep = ~np.any(np.isnan(columns), axis=0)
+    if keep.sum() < 2:
+        raise InputError(f"{int(keep.sum())} of {len(y)} items have a metric score; at least 2 are needed")
+    if groups is None:
+        clusters = np.arange(int(keep.sum()))
+    else:
+        numbers: dict[Hashable, int] = {}
+        clusters = dense_ranks(np.array([numbers.setdefault(label, len(numbers)) for label in groups])[keep])
+    return [column[keep] for column in columns], y[keep], clusters, int((~keep).sum())
+
+
+def _vector(values: ArrayLike, name: str) -> NDArray[Any]:
+    try:
+        vector = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} holds something that is not a number: {error}") from error
+    if vector.ndim != 1:
+        raise InputError(f"{name} has shape {vector.shape}; one number an item, shape (n,), is needed")
+    return vector
+
+
+def _refuse(bad: NDArray[Any], values: NDArray[Any], what: str, needed: str) -> None:
+    if bad.any():
+        index = int(np.flatnonzero(bad)[0])
+        raise InputError(f"{what} of item {index} is {values[index]}; {needed}")

@@ -1,0 +1,105 @@
+"""What the caption benchmarks have in common: judged captions, pairs of captions, and how a metric is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rewards.errors import InputError
+from rewards.humans.agreement import Agreement, Estimate, agreement
+from rewards.humans.resampling import multiplicities
+
+
+@dataclass(frozen=True)
+class JudgedCaption:
+    """A caption of a picture with one human judgment (several judgments of one caption are several records)."""
+
+    image: str
+    caption: str
+    human: float
+    references: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CaptionPair:
+    """Two captions of one picture and which one people prefer: `preference` 1 for a, -1 for b, 0 for a tied vote."""
+
+    image: str
+    a: str
+    b: str
+    preference: int
+    category: str
+    references: tuple[str, ...] = ()
+
+
+Record = TypeVar("Record")
+
+
+class Reading(NamedTuple, Generic[Record]):
+    """The records of a file, and a note for everything that its published protocol leaves out."""
+
+    records: list[Record]
+    notes: list[str]
+
+
+def caption_agreement(
+    records: Sequence[JudgedCaption], scores: NDArray[Any], *, resamples: int = 2000, seed: int = 0
+) -> Agreement:
+    """Agreement of a metric with the judgments; the captions of one picture are resampled together.
+
+    Args:
+        records: n judged captions.
+        scores: (n,) the metric's scores in the same order, NaN where it abstained.
+    """
+    human = [record.human for record in records]
+    return agreement(scores, human, [record.image for record in records], resamples=resamples, seed=seed)
+
+
+def pair_accuracy(
+    records: Sequence[CaptionPair],
+    scores_a: NDArray[Any],
+    scores_b: NDArray[Any],
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> dict[str, Estimate]:
+    """Share of pairs in which the metric prefers the caption that people prefer, by category and over all.
+
+    A metric tie counts one half, and so does a tied human vote: the expectation of the coin that the published scripts
+    toss, without its noise. Pairs with a NaN score are left out. Intervals resample pictures.
+
+    Returns:
+        Estimate by category, in order of appearance, and "all" (every pair equal; the papers' average over categories
+        is "mean").
+
+    Raises:
+        InputError: scores of another length than the records.
+    """
+    if not len(records) == len(scores_a) == len(scores_b):
+        raise InputError(f"{len(records)} pairs, {len(scores_a)} and {len(scores_b)} scores; one of each is needed")
+    sign = np.sign(np.asarray(scores_a, dtype=float) - np.asarray(scores_b, dtype=float))
+    right = 0.5 + 0.5 * sign * np.array([record.preference for record in records])
+    numbers: dict[str, int] = {}
+    clusters = np.array([numbers.setdefault(record.image, len(numbers)) for record in records])
+    categories = list(dict.fromkeys(record.category for record in records))
+    label = np.array([record.category for record in records])
+    judged = np.isfinite(right)
+    sums = []
+    for name in categories:
+        chosen = judged & (label == name)
+        sums += [np.bincount(clusters[chosen], weights=right[chosen], minlength=len(numbers))]
+        sums += [np.bincount(clusters[chosen], minlength=len(numbers)).astype(float)]
+    by_cluster = np.stack(sums, axis=1)
+    drawn = np.concatenate([w @ by_cluster for w in multiplicities(len(numbers), resamples, seed, chunk=200)])
+    table = np.concatenate([by_cluster.sum(0, keepdims=True), drawn])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = {name: table[:, 2 * k] / table[:, 2 * k + 1] for k, name in enumerate(categories)}
+        shares["all"] = table[:, ::2].sum(1) / table[:, 1::2].sum(1)
+        shares["mean"] = np.mean([shares[name] for name in categories], axis=0)
+    return {
+        name: Estimate(float(v[0]), *map(float, np.nanquantile(v[1:], [0.025, 0.975]))) for name, v in shares.items()
+    }
