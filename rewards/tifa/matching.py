@@ -51,9 +51,9 @@ class AnswerMatcher:
         sentence_model: A sentence-transformers checkpoint or directory, loaded when an answer first needs it; None to
             match exactly only.
         threshold: Least cosine similarity, in [-1, 1], at which the nearest choice is taken.
-        mode: "code": SBERT only for answers that equal no choice; "paper": SBERT for every answer. Numbers, "yes", "no"
-            and empty answers match exactly or not at all in both: their embeddings lie close together whatever they
-            mean.
+        mode: "code": SBERT only for answers that equal no choice; "paper": SBERT for every answer. Numbers, "yes",
+            "no" and empty answers match exactly or not at all in both: their embeddings lie close together whatever
+            they mean.
         device: Where the sentence model runs.
 
     Example:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from rewards.errors import InputError
 from rewards.images import to_pil, unbatch
-from rewards.judges.base import Judge
+from rewards.judges.base import Judge, load_judge
 from rewards.tifa.matching import AnswerMatcher
 from rewards.tifa.questions import Question, right_choices
 from rewards.tifa.scoring import accuracy_by_type, faithfulness, pooled_accuracy
@@ -205,6 +205,15 @@ class TIFA:
         metrics[f"{prefix}/abstained"] = float(scores.abstained.sum())
         metrics[f"{prefix}/unmatched"] = float(scores.unmatched)
         return metrics
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Weights do not travel: the judge is loaded again from its arguments, once a process.
+        return {**self.__dict__, "judge": getattr(self.judge, "load_arguments", None) or self.judge}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if isinstance(self.judge, dict):
+            self.judge = load_judge(**self.judge)
 
     def _ask(self, rows: Sequence[tuple[int, Question]], pictures: Sequence[Image.Image]) -> list[AnswerRow]:
         if not rows:

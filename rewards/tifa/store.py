@@ -235,7 +235,9 @@ class QuestionStore:
     def prompts(self) -> list[tuple[str | int, str]]:
         """Every prompt as (id, text), also those without questions, in the order in which they came."""
         with self._errors():
-            return list(self._connections.get().execute("SELECT id, text FROM prompts ORDER BY number"))
+            return [
+                tuple(row) for row in self._connections.get().execute("SELECT id, text FROM prompts ORDER BY number")
+            ]
 
     def notes(self) -> Iterator[tuple[str | int, str, dict[str, Any]]]:
         """(id, prompt, note) of every prompt that :meth:`remember` noted."""
@@ -306,9 +308,10 @@ class QuestionStore:
             else:
                 return ()
             wanted = [row for row in rows if dropped or row["kept"]]
-            if len({row["prompt"] for row in wanted}) > 1:
-                wanted = list({row["key"]: row for row in reversed(wanted)}.values())[::-1]
-            return tuple(_question(row) for row in wanted)
+            distinct: dict[bytes, sqlite3.Row] = {}
+            for row in wanted:  # of several ids with this text, the first one's question stands
+                distinct.setdefault(row["key"], row)
+            return tuple(_question(row) for row in distinct.values())
 
     def _rows(self, where: str) -> Iterator[sqlite3.Row]:
         with self._errors():
@@ -336,7 +339,8 @@ class QuestionStore:
             try:
                 yield connection
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # SQLite has rolled back already when the disk was full
+                    connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
 
@@ -418,8 +422,8 @@ def _question(row: sqlite3.Row) -> Question:
 
 
 def _scored_fields(question: Question) -> list[Any]:
-    prompt = collapse_blanks(question.prompt)
-    return [question.id, prompt, question.text, list(question.choices), question.answer, question.element_type]
+    prompt, text = collapse_blanks(question.prompt), collapse_blanks(question.text)
+    return [question.id, prompt, text, list(question.choices), question.answer, question.element_type]
 
 
 def _text_key(text: str) -> bytes:

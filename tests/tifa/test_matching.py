@@ -1,0 +1,139 @@
+import pickle
+
+import pytest
+
+from rewards.errors import InputError
+from rewards.tifa.matching import AnswerMatcher, is_closed, match_exactly
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices", "index"),
+    [
+        ("yes ", ["yes", "no"], 0),
+        ("Yes, there is.", ["no", "yes"], 1),
+        ("no", ["yes", "no"], 1),
+        ("no dogs", ["yes", "no"], 1),
+        ("three", ["1", "2", "3", "4"], 2),
+        ("a dog", ["cat", "dog"], 1),
+        ("The beach.", ["park", "beach"], 1),
+        ("red", ["Red.", "red"], 1),  # as written before normalised
+        ("dog", ["a dog", "the dog"], 0),  # the first of equal ones
+        ("", ["yes", "no"], None),
+        ("maybe", ["yes", "no"], None),
+        ("0", ["1", "2"], None),
+    ],
+)
+def test_exact_matches(answer: str, choices: list[str], index: int | None) -> None:
+    assert match_exactly(answer, choices).index == index
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices", "expected"),
+    [
+        ("sofa", ["couch", "bed", "table"], "couch"),
+        ("puppy", ["cat", "dog", "bird"], "dog"),
+        ("grey", ["black", "gray"], "gray"),
+        ("wood", ["metal", "wooden"], "wooden"),
+    ],
+)
+def test_near_answers_match_by_meaning(answer: str, choices: list[str], expected: str, matcher: AnswerMatcher) -> None:
+    match = matcher.match([answer], [choices])[0]
+    assert match.how == "sentence" and choices[match.index or 0] == expected
+    assert match.similarity is not None and 0.5 <= match.similarity <= 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices"),
+    [
+        ("", ["yes", "no"]),
+        ("  ", ["red", "blue"]),
+        ("0", ["1", "2", "3"]),
+        ("five", ["1", "2", "3", "4"]),
+        ("no", ["red", "blue"]),
+        ("unknown", ["red", "blue", "green"]),
+        ("pizza", ["bicycle", "car", "bus"]),
+        ("sure thing", ["yes", "no"]),
+    ],
+)
+def test_what_matches_nothing_is_unmatched(answer: str, choices: list[str], matcher: AnswerMatcher) -> None:
+    match = matcher.match([answer], [choices])[0]
+    assert match.index is None and match.how == "unmatched"
+
+
+def test_ties_go_to_the_first_choice_whatever_the_batch(matcher: AnswerMatcher) -> None:
+    for filler in ([], ["some much longer answer than the others have"], ["kitten"]):
+        fresh = AnswerMatcher(matcher.sentence_model)
+        fresh._model = matcher._model  # the same weights; only the cache is new
+        matches = fresh.match(["puppy", *filler], [["dog", "DOG", "Dog"], *([["x y", "z"]] * len(filler))])
+        assert matches[0].index == 0
+
+
+def test_every_text_is_embedded_once(minilm: str) -> None:
+    fresh = AnswerMatcher(minilm)
+    fresh.match(["sofa"], [["couch", "bed"]])
+    encoded: list[str] = []
+    original = fresh._model.encode
+    fresh._model.encode = lambda texts, **options: encoded.extend(texts) or original(texts, **options)
+    fresh.match(["sofa", "settee", "sofa"], [["couch", "bed"]] * 3)
+    assert encoded == ["settee"]
+
+
+def test_the_model_is_not_loaded_before_it_is_needed(minilm: str) -> None:
+    lazy = AnswerMatcher(minilm)
+    lazy.match(["yes", "3", "0", ""], [["yes", "no"], ["3"], ["1"], ["red"]])
+    assert lazy._model is None
+
+
+def test_paper_mode_asks_sbert_for_every_open_answer(minilm: str) -> None:
+    paper = AnswerMatcher(minilm, mode="paper")
+    open_answer, closed = paper.match(["a dog", "yes"], [["cat", "dog"], ["yes", "no"]])
+    assert open_answer.how == "sentence" and open_answer.index == 1
+    assert closed.how == "exact" and closed.index == 0
+
+
+def test_without_a_model_only_equal_answers_match() -> None:
+    matches = AnswerMatcher(sentence_model=None).match(["sofa", "couch"], [["couch", "bed"]] * 2)
+    assert [match.index for match in matches] == [None, 0]
+
+
+def test_a_pickled_matcher_matches_the_same(matcher: AnswerMatcher) -> None:
+    copy = pickle.loads(pickle.dumps(matcher))
+    assert copy.identity() == matcher.identity() and copy._model is None
+    assert copy.match(["sofa"], [["bed", "couch"]])[0].index == 1
+
+
+def test_a_model_that_is_not_there_is_one_clear_error() -> None:
+    with pytest.raises(InputError, match=r"'no/such-model' cannot be loaded .*sentence_model=None"):
+        AnswerMatcher("no/such-model").match(["sofa"], [["couch"]])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"mode": "fast"}, "'paper' or 'code'"),
+        ({"threshold": 2}, "cosine"),
+        ({"mode": "paper", "sentence_model": None}, "needs"),
+    ],
+)
+def test_bad_settings(options: dict, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        AnswerMatcher(**options)
+
+
+def test_rows_without_choices_and_uneven_lists_are_named() -> None:
+    matcher = AnswerMatcher(sentence_model=None)
+    with pytest.raises(InputError, match=r"row 1 .*no choices"):
+        matcher.match(["a", "b"], [["a"], []])
+    with pytest.raises(InputError, match="2 answers but 1"):
+        matcher.match(["a", "b"], [["a"]])
+
+
+def test_closed_answers() -> None:
+    assert [is_closed(text) for text in ("Yes!", "two", "", "3.5", "red", "no dog")] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
