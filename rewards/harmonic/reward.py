@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ from rewards.images import to_pil
 if TYPE_CHECKING:
     from rewards.harmonic.per_criterion import CriterionReward
     from rewards.judges.base import Judge
+
+logger = logging.getLogger(__name__)
 
 
 class HarmonicEval:
@@ -210,7 +213,12 @@ class HarmonicEval:
         log_metric: Callable[[str, float], None] | None,
         log_extra: Callable[[str, list[Any]], None] | None,
     ) -> None:
-        """Hand the scores of a batch to TRL's loggers."""
+        """Hand the scores of a batch to TRL's loggers; warn of abstentions with the first reason."""
+        if scores.abstained.any():
+            first = next(reason for reason in scores.reasons if reason is not None)
+            logger.warning(
+                "%s: %d of %d texts could not be judged: %s", self.__name__, scores.abstained.sum(), len(scores), first
+            )
         if log_metric is not None:
             for key, value in scores.metrics(self.__name__).items():
                 log_metric(key, value)

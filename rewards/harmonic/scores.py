@@ -67,14 +67,16 @@ class HarmonicScores:
             name: name of the reward, the second part of every key.
 
         Returns:
-            `rewards/<name>/overall/mean`; for each criterion `rewards/<name>/<criterion>/mean`, `/weight` and
-            `/deviation`; `rewards/<name>/rating_mass`; `rewards/<name>/count` (texts judged) and
+            `rewards/<name>/overall/mean` and, for each criterion, `rewards/<name>/<criterion>/mean`, `/weight` and
+            `/deviation`, with the number of judged texts as `/count` beside each mean; `rewards/<name>/rating_mass`;
             `rewards/<name>/abstained` (texts not judged). Means over nothing are left out.
         """
         judged = ~self.abstained
+        count = float(judged.sum())
         prefix = f"rewards/{name}"
-        logged = {f"{prefix}/count": float(judged.sum()), f"{prefix}/abstained": float(self.abstained.sum())}
-        if judged.any():
+        logged = {f"{prefix}/overall/count": count, f"{prefix}/abstained": float(self.abstained.sum())}
+        logged |= {f"{prefix}/{criterion}/count": count for criterion in self.criterion_names}
+        if count:
             logged[f"{prefix}/overall/mean"] = self.overall[judged].mean().item()
             for column, criterion in enumerate(self.criterion_names):
                 logged[f"{prefix}/{criterion}/mean"] = self.criteria[judged, column].mean().item()

@@ -50,7 +50,7 @@ def test_a_row_that_cannot_be_judged_abstains_and_leaves_its_neighbours_alone():
         assert words in reason
     assert torch.allclose(scores.rating_mass[2], torch.tensor(0.009)) and scores.rating_mass[1].isnan().all()
     metrics = scores.metrics("H")
-    assert (metrics["rewards/H/count"], metrics["rewards/H/abstained"]) == (1, 6)
+    assert (metrics["rewards/H/overall/count"], metrics["rewards/H/abstained"]) == (1, 6)
     assert metrics["rewards/H/overall/mean"] == pytest.approx(scores.overall[0].item())
     assert scores.records()[1]["overall"] is None and scores.records()[1]["abstained"] == scores.reasons[1]
 
@@ -58,7 +58,10 @@ def test_a_row_that_cannot_be_judged_abstains_and_leaves_its_neighbours_alone():
 def test_nothing_judged_means_no_means_and_an_empty_batch_is_empty():
     reward = HarmonicEval(KnownJudge())
     metrics = reward.score([None], ["a dog"]).metrics("H")
-    assert metrics == {"rewards/H/count": 0, "rewards/H/abstained": 1}
+    assert metrics == {
+        "rewards/H/abstained": 1,
+        **{f"rewards/H/{part}/count": 0 for part in ("overall", *CRITERIA)},
+    }
     empty = reward.score([], [])
     assert empty.overall.shape == (0,) and empty.probabilities.shape == (0, 5, 5) and len(empty) == 0
 
