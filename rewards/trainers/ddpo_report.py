@@ -1,0 +1,133 @@
+"""What a DDPO run tells about itself: samples with the judge's answers, the reward's identity, the model card."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from PIL import Image
+
+import rewards
+from rewards.tifa.reward import TIFA, AnswerRow
+from rewards.trainers.config import save_config
+from rewards.trainers.ddpo_config import DDPOConfig
+from rewards.trainers.ddpo_evaluation import Evaluation, picture_grid_batch
+from rewards.trainers.ddpo_policy import DiffusionPolicy
+from rewards.trainers.ddpo_rewards import Reward, reward_name
+from rewards.trainers.samples import Phase, SampleLog
+
+
+def write_samples(
+    log: SampleLog, step: int, phase: Phase, prompts: Sequence[str], evaluation: Evaluation, reward: Reward
+) -> None:
+    """Keep an evaluation's pictures with their scores and, for TIFA, every question and answer.
+
+    Args:
+        log: Where.
+        step: Finished epochs.
+        phase: Before, during or after training.
+        prompts: One a picture.
+        evaluation: Pictures and scores.
+        reward: What scored them.
+    """
+    if not evaluation.pictures:
+        return
+    answers = _answers(reward, evaluation, prompts)
+    for row, (prompt, array) in enumerate(zip(prompts, picture_grid_batch(evaluation.pictures))):
+        parts: dict[str, list[float]] = {}
+        for answer in answers[row]:
+            parts.setdefault(answer.question.element_type or "other", []).append(answer.score)
+        log.append(
+            step,
+            phase,
+            prompt,
+            image=Image.fromarray(array),
+            score=float(evaluation.scores[row, 0]),
+            parts={name: sum(values) / len(values) for name, values in parts.items()},
+            details=[_detail(answer) for answer in answers[row]],
+        )
+
+
+def _answers(reward: Reward, evaluation: Evaluation, prompts: Sequence[str]) -> list[list[AnswerRow]]:
+    by_picture: list[list[AnswerRow]] = [[] for _ in prompts]
+    tifa = next((part for part in getattr(reward, "rewards", [reward]) if isinstance(part, TIFA)), None)
+    if tifa is not None:
+        for answer in tifa.score(list(evaluation.pictures), list(prompts)).answers:
+            by_picture[answer.image].append(answer)
+    return by_picture
+
+
+def _detail(row: AnswerRow) -> dict[str, Any]:
+    return {
+        "question": row.question.text,
+        "type": row.question.element_type,
+        "answer": row.choice if row.choice is not None else row.free_form,
+        "expected": row.question.answer,
+        "right": row.right,
+    }
+
+
+def reward_record(reward: Reward, audit: Reward | None, prompts: Sequence[str]) -> dict[str, Any]:
+    """What must be known to score again as this run did: judges, revisions, weights, the questions' fingerprint.
+
+    Returns:
+        Plain JSON values: ``reward`` and ``audit`` (name and identity) and ``questions`` (fingerprint, or None).
+    """
+    parts = getattr(reward, "rewards", [reward])
+    store = next((part.questions for part in parts if isinstance(part, TIFA)), None)
+    return {
+        "reward": _describe(reward),
+        "audit": _describe(audit) if audit is not None else None,
+        "questions": store.fingerprint(list(dict.fromkeys(prompts))) if store is not None else None,
+    }
+
+
+def _describe(reward: Reward) -> dict[str, Any]:
+    identity = reward.identity() if hasattr(reward, "identity") else None
+    return {"name": reward_name(reward), "identity": identity}
+
+
+def write_model_card(
+    folder: Path, args: DDPOConfig, policy: DiffusionPolicy, record: dict[str, Any], step: int, failure_rate: float
+) -> None:
+    """Write ``README.md`` (a model card in the Hub's form) and ``ddpo_config.yaml`` beside the weights.
+
+    Args:
+        folder: Where the weights are.
+        args: The settings.
+        policy: Names the base model.
+        record: From :func:`reward_record`.
+        step: Finished epochs.
+        failure_rate: Share of all sampled pictures that could not be judged.
+    """
+    base = getattr(policy.pipeline.config, "_name_or_path", None) or type(policy.pipeline).__name__
+    header = {
+        "library_name": "diffusers",
+        "pipeline_tag": "text-to-image",
+        "tags": ["text-to-image", "diffusers", "ddpo", "reinforcement-learning", *(["lora"] if args.use_lora else [])],
+        "base_model": str(base),
+    }
+    load = (
+        f'pipeline = DiffusionPipeline.from_pretrained("{base}")\npipeline.load_lora_weights("{folder.name}")'
+        if args.use_lora
+        else f'unet = UNet2DConditionModel.from_pretrained("{folder.name}", subfolder="unet")\n'
+        f'pipeline = DiffusionPipeline.from_pretrained("{base}", unet=unet)'
+    )
+    share = "unknown" if math.isnan(failure_rate) else f"{failure_rate:.2%}"
+    lines = [
+        f"---\n{yaml.safe_dump(header, sort_keys=False)}---\n",
+        f"# {args.run_name or Path(args.logdir).name}\n",
+        f"Fine-tuned with DDPO (Black et al. 2023) for {step} epochs with rewards {rewards.__version__}.\n",
+        f"## Use\n\n```python\n{load}\n```\n",
+        "Sample as it was trained: DDIM, "
+        f"{args.sample_num_steps} steps, eta {args.sample_eta}, guidance {args.sample_guidance_scale}.\n",
+        f"## Reward\n\n```yaml\n{yaml.safe_dump(record, sort_keys=False, allow_unicode=True)}```\n",
+        f"Pictures that could not be judged, and took no part in the training: {share}.\n",
+        "## Training\n\nAll settings are in `ddpo_config.yaml`. A reward model is not a person: look at pictures, "
+        "and at a judge that did not train, before trusting a gain.\n",
+    ]
+    (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
+    save_config(args, folder / "ddpo_config.yaml")

@@ -1,0 +1,117 @@
+"""Tiny pipelines of the real diffusers classes, untrained, and rewards that learn in seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from diffusers import (
+    AutoencoderKL,
+    DDIMScheduler,
+    StableDiffusionPipeline,
+    StableDiffusionXLPipeline,
+    UNet2DConditionModel,
+)
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, PreTrainedTokenizerFast
+
+WORDS = "a red green blue circle square on white black background".split()
+SCHEDULER: dict[str, Any] = {
+    "beta_schedule": "scaled_linear",
+    "beta_start": 0.00085,
+    "beta_end": 0.012,
+    "clip_sample": False,
+    "set_alpha_to_one": True,
+}
+ZERO_SNR: dict[str, Any] = {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing", "prediction_type": "sample"}
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    vocabulary = {word: index for index, word in enumerate(["<pad>", "<unk>", "<s>", "</s>", *WORDS])}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 2), ("</s>", 3)])
+    names = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+    return PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=12, **names)
+
+
+def _text(**extra: Any) -> CLIPTextConfig:
+    return CLIPTextConfig(
+        vocab_size=4 + len(WORDS),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=12,
+        bos_token_id=2,
+        eos_token_id=3,
+        pad_token_id=0,
+        **extra,
+    )
+
+
+def _unet(**extra: Any) -> UNet2DConditionModel:
+    return UNet2DConditionModel(
+        sample_size=4,
+        in_channels=4,
+        out_channels=4,
+        down_block_types=("CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
+        block_out_channels=(16, 32),
+        layers_per_block=1,
+        cross_attention_dim=extra.pop("cross_attention_dim", 16),
+        attention_head_dim=4,
+        norm_num_groups=4,
+        **extra,
+    )
+
+
+def _vae() -> AutoencoderKL:
+    return AutoencoderKL(
+        block_out_channels=(8, 8), norm_num_groups=4, latent_channels=4, scaling_factor=1.0, sample_size=8,
+        down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2,
+    )  # fmt: skip
+
+
+def stable_diffusion(seed: int = 0, prediction_type: str = "epsilon", **scheduler: Any) -> StableDiffusionPipeline:
+    """Stable Diffusion 1.x (epsilon) or 2.x (v_prediction) in miniature: 8 x 8 pictures, 4 x 4 x 4 latents."""
+    torch.manual_seed(seed)
+    pipeline = StableDiffusionPipeline(
+        vae=_vae(),
+        text_encoder=CLIPTextModel(_text()),
+        tokenizer=tokenizer(),
+        unet=_unet(),
+        scheduler=DDIMScheduler(**(SCHEDULER | {"prediction_type": prediction_type} | scheduler)),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def stable_diffusion_xl(seed: int = 0) -> StableDiffusionXLPipeline:
+    """SDXL in miniature: two text encoders, pooled and size conditioning."""
+    torch.manual_seed(seed)
+    pipeline = StableDiffusionXLPipeline(
+        vae=_vae(),
+        text_encoder=CLIPTextModel(_text(projection_dim=8)),
+        text_encoder_2=CLIPTextModelWithProjection(_text(projection_dim=8)),
+        tokenizer=tokenizer(),
+        tokenizer_2=tokenizer(),
+        unet=_unet(
+            cross_attention_dim=32,
+            addition_embed_type="text_time",
+            addition_time_embed_dim=4,
+            projection_class_embeddings_input_dim=4 * 6 + 8,
+        ),
+        scheduler=DDIMScheduler(**SCHEDULER),
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def redness(images: torch.Tensor, prompts: list[str], metadata: Any = None) -> tuple[torch.Tensor, dict[str, float]]:
+    """How much redder than green and blue a picture is; learnt in a few epochs."""
+    value = images[:, 0].mean((1, 2)) - images[:, 1:].mean((1, 2, 3))
+    return value, {"rewards/redness/red/mean": float(images[:, 0].mean()), "rewards/redness/red/count": len(images)}
