@@ -256,6 +256,118 @@ def qwen3_vl() -> tuple[Any, Any]:
     ), processor
 
 
+def llava_next() -> tuple[Any, Any]:
+    tokenizer = bpe_tokenizer([*LLAMA_SPECIALS, "<image>"], **_llama_options(image_token="<image>"))
+    grid = [[28, 56], [56, 28], [56, 56]]
+    processor = tf.LlavaNextProcessor(
+        image_processor=tf.LlavaNextImageProcessor(
+            size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}, image_grid_pinpoints=grid
+        ),
+        tokenizer=tokenizer, patch_size=14, vision_feature_select_strategy="default", num_additional_image_tokens=1,
+        image_token="<image>", chat_template=CHAT.replace("IMAGE", "<image>\n"),
+    )  # fmt: skip
+    config = tf.LlavaNextConfig(
+        vision_config=_clip(), text_config=_llama_config(tokenizer), vision_feature_layer=-2, image_grid_pinpoints=grid,
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"), vision_feature_select_strategy="default",
+    )  # fmt: skip
+    return tf.LlavaNextForConditionalGeneration(config), processor
+
+
+def internvl() -> tuple[Any, Any]:
+    specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<img>", "</img>", "<IMG_CONTEXT>", "<video>"]
+    tokenizer = bpe_tokenizer(
+        specials, pad_token="<|endoftext|>", eos_token="<|im_end|>",
+        extra_special_tokens={
+            "start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>",
+            "video_token": "<video>",
+        },
+    )  # fmt: skip
+    size = {"height": 28, "width": 28}
+    processor = tf.InternVLProcessor(
+        image_processor=tf.GotOcr2ImageProcessor(size=size, crop_to_patches=True, min_patches=1, max_patches=4),
+        tokenizer=tokenizer, video_processor=tf.InternVLVideoProcessor(size=size), image_seq_length=4,
+        chat_template=CHATML.replace("IMAGE", "<IMG_CONTEXT>\n"),
+    )  # fmt: skip
+    text = tf.Qwen2Config(
+        vocab_size=len(tokenizer), num_hidden_layers=2, max_position_embeddings=2048, pad_token_id=0, bos_token_id=None,
+        eos_token_id=2, **_TEXT,
+    )  # fmt: skip
+    config = tf.InternVLConfig(
+        vision_config={**_VISION, "image_size": [28, 28], "patch_size": [7, 7]}, text_config=text,
+        image_token_id=tokenizer.convert_tokens_to_ids("<IMG_CONTEXT>"), image_seq_length=4, downsample_ratio=0.5,
+    )  # fmt: skip
+    return tf.InternVLForConditionalGeneration(config), processor
+
+
+def gemma3() -> tuple[Any, Any]:
+    """With a sliding window of 24 tokens on every second layer, shorter than the prompts."""
+    specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_image>", "<end_of_image>", "<image_soft_token>"]
+    specials += ["<start_of_turn>", "<end_of_turn>"]
+    tokenizer = bpe_tokenizer(
+        specials, pad_token="<pad>", bos_token="<bos>", eos_token="<eos>", unk_token="<unk>",
+        extra_special_tokens={
+            "image_token": "<image_soft_token>", "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>",
+        },
+    )  # fmt: skip
+    chat = CHATML.replace("<|im_start|>", "<start_of_turn>").replace("<|im_end|>", "<end_of_turn>")
+    processor = tf.Gemma3Processor(
+        image_processor=tf.Gemma3ImageProcessor(size={"height": 32, "width": 32}), tokenizer=tokenizer, image_seq_length=4,
+        chat_template="{{ bos_token }}" + chat.replace("IMAGE", "<start_of_image>").replace("assistant", "model"),
+    )  # fmt: skip
+    text = tf.Gemma3TextConfig(
+        vocab_size=len(tokenizer), num_hidden_layers=4, max_position_embeddings=2048, pad_token_id=0, bos_token_id=2,
+        eos_token_id=1, head_dim=16, sliding_window=24, layer_types=["sliding_attention", "full_attention"] * 2,
+        query_pre_attn_scalar=16, **_TEXT,
+    )  # fmt: skip
+    ids = tokenizer.convert_tokens_to_ids(["<start_of_image>", "<end_of_image>", "<image_soft_token>"])
+    config = tf.Gemma3Config(
+        text_config=text, vision_config={**_VISION, "image_size": 32, "patch_size": 8}, mm_tokens_per_image=4,
+        boi_token_id=ids[0], eoi_token_id=ids[1], image_token_id=ids[2],
+    )  # fmt: skip
+    return tf.Gemma3ForConditionalGeneration(config), processor
+
+
+def mistral_llava() -> tuple[Any, Any]:
+    """LLaVA on a language model whose every layer has a sliding window of 24 tokens."""
+    model, processor = llava()
+    text = tf.MistralConfig(
+        vocab_size=len(processor.tokenizer), num_hidden_layers=2, max_position_embeddings=2048, pad_token_id=0, bos_token_id=1,
+        eos_token_id=2, sliding_window=24, **_TEXT,
+    )  # fmt: skip
+    config = tf.LlavaConfig(
+        vision_config=_clip(), text_config=text, vision_feature_layer=-2, image_token_id=model.config.image_token_id,
+        vision_feature_select_strategy="default",
+    )  # fmt: skip
+    return tf.LlavaForConditionalGeneration(config), processor
+
+
+def llava_onevision() -> tuple[Any, Any]:
+    """An architecture outside the tested ones: it takes the plain path."""
+    specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<image>", "<video>"]
+    tokenizer = bpe_tokenizer(
+        specials, pad_token="<|endoftext|>", eos_token="<|im_end|>",
+        extra_special_tokens={"image_token": "<image>", "video_token": "<video>"},
+    )  # fmt: skip
+    grid = [[28, 56], [56, 28], [56, 56]]
+    size = {"height": 28, "width": 28}
+    processor = tf.LlavaOnevisionProcessor(
+        image_processor=tf.LlavaOnevisionImageProcessor(size=size, image_grid_pinpoints=grid), tokenizer=tokenizer,
+        video_processor=tf.LlavaOnevisionVideoProcessor(size=size), num_image_tokens=4, vision_aspect_ratio="anyres_max_2",
+        vision_feature_select_strategy="full", chat_template=CHATML.replace("IMAGE", "<image>\n"),
+    )  # fmt: skip
+    text = tf.Qwen2Config(
+        vocab_size=len(tokenizer), num_hidden_layers=2, max_position_embeddings=2048, pad_token_id=0, bos_token_id=None,
+        eos_token_id=2, **_TEXT,
+    )  # fmt: skip
+    vision = tf.SiglipVisionConfig(**_VISION, image_size=28, patch_size=14, vision_use_head=False)
+    ids = tokenizer.convert_tokens_to_ids(["<image>", "<video>"])
+    config = tf.LlavaOnevisionConfig(
+        vision_config=vision, text_config=text, image_token_id=ids[0], video_token_id=ids[1], image_grid_pinpoints=grid,
+        vision_feature_select_strategy="full", vision_aspect_ratio="anyres_max_2", vision_feature_layer=-1,
+    )  # fmt: skip
+    return tf.LlavaOnevisionForConditionalGeneration(config), processor
+
+
 def blip() -> tuple[Any, Any]:
     tokenizer = wordpiece_tokenizer()
     start, end = tokenizer.convert_tokens_to_ids(["[DEC]", "[SEP]"])
@@ -336,6 +448,6 @@ def blip2_t5() -> tuple[Any, Any]:
 KINDS: dict[str, Callable[[], tuple[Any, Any]]] = {
     build.__name__: build
     for build in (
-        llava, llava_llama_tokenizer, idefics3, smolvlm, qwen2_5_vl, qwen3_vl, blip, vilt, git, blip2_opt, blip2_t5,
+        llava, llava_llama_tokenizer, mistral_llava, llava_next, internvl, gemma3, llava_onevision, idefics3, smolvlm, qwen2_5_vl, qwen3_vl, blip, vilt, git, blip2_opt, blip2_t5,
     )
 }  # fmt: skip

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
 from transformers import AutoProcessor
 
 from rewards.errors import InputError
-from rewards.images import to_pil
 from rewards.judges.base import Judge
-
-SMALLEST_SIDE = 28
-"""Pictures with a shorter side are enlarged to it (pixels repeated): one patch of the usual encoders. Several processors
-crash below it or refuse the resulting aspect ratio."""
 
 
 class LocalJudge(Judge):
@@ -146,27 +140,6 @@ def outside_sharding() -> Iterator[None]:
             del os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"]
         else:
             os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = ram_efficient
-
-
-def judgeable(image: Any, index: int) -> Image.Image:
-    """An RGB picture that every image processor takes: tiny sides are enlarged to :data:`SMALLEST_SIDE`.
-
-    Raises:
-        InputError: As :func:`rewards.images.to_pil`, naming `index`.
-    """
-    picture = to_pil(image, index)
-    if min(picture.size) < SMALLEST_SIDE:
-        size = (max(picture.width, SMALLEST_SIDE), max(picture.height, SMALLEST_SIDE))
-        picture = picture.resize(size, Image.Resampling.NEAREST)
-    return picture
-
-
-def judgeable_row(entry: Any, index: int) -> list[Image.Image]:
-    """The pictures of one row: `entry` is one image, or a list of them."""
-    entries: Sequence[Any] = entry if isinstance(entry, (list, tuple)) else [entry]
-    if not entries:
-        raise InputError(f"row {index} has no image")
-    return [judgeable(image, index) for image in entries]
 
 
 def _prompts_beside(path: str) -> dict[str, dict[str, str]] | None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from transformers import AutoModelForImageTextToText
 
 from rewards.errors import InputError
 from rewards.judges.base import DEFAULT_RATINGS, Ratings, UnsupportedAbility, check_rows
-from rewards.judges.local import LocalJudge, judgeable_row
+from rewards.judges.encoding import Encoder, Looked
+from rewards.judges.local import LocalJudge
+from rewards.judges.pictures import Picture, pictures_of_row
+from rewards.judges.plain import Plain
 from rewards.judges.prompting import Prompting
 from rewards.judges.rating_tokens import RatingTokens, continuation, find_rating_tokens
+from rewards.judges.shared_prefix import ARCHITECTURES, SharedPrefix
 
 logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 ANSWER_PROMPT = "{question}\nAnswer the question using a single word or phrase."
 """How a question is put to a decoder: the short-answer prompt that LLaVA-1.5 was trained with, used for all of them."""
@@ -24,12 +29,39 @@ ANSWER_PROMPT = "{question}\nAnswer the question using a single word or phrase."
 LONGEST_ANSWER = 16
 """Most new tokens of a free-form answer; TIFA's answers have one to three words."""
 
+TOKEN_BUDGET = 16_384
+"""Cache slots (rows x tokens) of the first batch; halved for good whenever the device runs out of memory."""
+
+
+class Row(NamedTuple):
+    """One prompt about one row's pictures, and tokens that the judge is taken to have said already."""
+
+    index: int
+    pictures: tuple[Picture, ...]
+    prompt: str
+    then: tuple[int, ...] = ()
+
+
+class Abstained(NamedTuple):
+    """Why a row has no result."""
+
+    reason: str
+
 
 class VLMJudge(LocalJudge):
-    """Any `AutoModelForImageTextToText` whose tokenizer has the ratings as single tokens.
+    """Any `AutoModelForImageTextToText`.
+
+    Rows are grouped by picture; within a picture, what prompts share is computed once for the architectures in
+    :data:`rewards.judges.shared_prefix.ARCHITECTURES`. Others take one full prompt at a time, and say so once. Either way a
+    result does not depend on the other rows (float32: to 1e-5).
 
     The rating is read at one fixed position, right after the generation prompt: digits in the text under judgment are
     never taken for it.
+
+    Args:
+        path: Checkpoint name or directory.
+        token_budget: Most cache slots (rows x tokens) of a batch.
+        options: As for :class:`rewards.judges.local.LocalJudge`.
 
     Example:
         >>> judge = VLMJudge("HuggingFaceTB/SmolVLM-256M-Instruct")  # doctest: +SKIP
@@ -39,17 +71,31 @@ class VLMJudge(LocalJudge):
 
     model_class = AutoModelForImageTextToText
 
-    def __init__(self, path: str, **options: Any) -> None:
+    def __init__(self, path: str, *, token_budget: int = TOKEN_BUDGET, **options: Any) -> None:
         super().__init__(path, **options)
+        self.token_budget = token_budget
         self.prompting = Prompting(self.processor)
         self.tokenizer = self.processor.tokenizer
-        self._accepted = set(inspect.signature(self.model.forward).parameters)
+        self.encoder = Encoder(self.processor, self.prompting, self.device, self.model.dtype)
+        self.plain = Plain(self.model)
+        self.shared: SharedPrefix | None = None
+        if self.model.config.model_type in ARCHITECTURES:
+            self.shared = SharedPrefix(self.model, self.processor)
+        else:
+            self._say_plain(f"{self.model.config.model_type} is not among the tested architectures")
+        self._controls = set(self.tokenizer.get_added_vocab().values())
+        self._context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         self._stop_tokens = _stop_tokens(self.model, self.tokenizer)
         self._rating_tokens: dict[tuple[str, ...], RatingTokens] = {}
+        self._picture_forms: set[str] = set()
         try:
             self.rating_tokens(DEFAULT_RATINGS)
         except UnsupportedAbility as error:  # it may still answer questions; rate() raises
             logger.warning("judge %s cannot rate on %s: %s", self.name, DEFAULT_RATINGS, error)
+
+    def identity(self) -> dict[str, Any]:
+        """As :meth:`LocalJudge.identity`, and whether pictures came as PIL images or tensors since the judge was loaded."""
+        return {**super().identity(), "pictures": sorted(self._picture_forms)}
 
     def rating_tokens(self, ratings: Sequence[str]) -> RatingTokens:
         """The verified token ids of a scale.
@@ -66,39 +112,19 @@ class VLMJudge(LocalJudge):
         """Probability of each rating after each prompt; see :meth:`rewards.judges.base.Judge.rate`."""
         check_rows(images, prompts, "prompt")
         tokens = self.rating_tokens(ratings)
-        probabilities = torch.full((len(prompts), len(ratings)), torch.nan)
-        reasons: list[str | None] = [None] * len(prompts)
-        for index, (image, prompt) in enumerate(zip(images, prompts)):
-            try:
-                logits = self._next_token_logits(self._encode(image, prompt, index), tokens.bridge)[-1]
-            except InputError as error:
-                reasons[index] = str(error)
-                continue
-            row = torch.stack([logits.softmax(-1)[ids].sum() for ids in tokens.variants]).cpu()
-            if torch.isfinite(row).all():
-                probabilities[index] = row
-            else:
-                reasons[index] = f"row {index}: the judge's logits are not finite"
-        return Ratings(probabilities, probabilities.sum(-1), tuple(reasons))
 
-    def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
-        """Greedy free-form answers; None where a row's picture cannot be read."""
-        check_rows(images, questions, "question")
-        answers: list[str | None] = []
-        for index, (image, question) in enumerate(zip(images, questions)):
-            try:
-                inputs = self._encode(image, ANSWER_PROMPT.format(question=question), index)
-            except InputError as error:
-                logger.warning("no answer: %s", error)
-                answers.append(None)
-                continue
-            with torch.no_grad():
-                ids = self.model.generate(
-                    **inputs, max_new_tokens=LONGEST_ANSWER, do_sample=False, pad_token_id=self.tokenizer.pad_token_id
-                )
-            new = ids[0, inputs["input_ids"].shape[1] :]
-            answers.append(self.tokenizer.decode(new, skip_special_tokens=True).strip())
-        return answers
+        def read(row: Row, logits: torch.Tensor) -> torch.Tensor:
+            probabilities = logits[-1].softmax(-1)
+            return torch.stack([probabilities[ids].sum() for ids in tokens.variants])
+
+        rows = [(prompt, tuple(tokens.bridge)) for prompt in prompts]
+        results = self._read_logits(images, rows, list(range(len(rows))), read, keep_all=False)
+        probabilities = torch.full((len(prompts), len(ratings)), torch.nan)
+        reasons = [result.reason if isinstance(result, Abstained) else None for result in results]
+        for index, result in enumerate(results):
+            if isinstance(result, torch.Tensor):
+                probabilities[index] = result
+        return Ratings(probabilities, probabilities.sum(-1), tuple(reasons))
 
     def choose(
         self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
@@ -107,61 +133,210 @@ class VLMJudge(LocalJudge):
         check_rows(images, questions, "question")
         if len(choices) != len(questions):
             raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
-        rows = []
-        for index, (image, question) in enumerate(zip(images, questions)):
-            try:
-                inputs = self._encode(image, ANSWER_PROMPT.format(question=question), index)
-                rows.append(torch.stack([self._log_likelihood(inputs, choice) for choice in choices[index]]))
-            except InputError as error:
-                logger.warning("no choice: %s", error)
-                rows.append(torch.full((len(choices[index]),), torch.nan))
-        return rows
 
-    def _log_likelihood(self, inputs: dict[str, torch.Tensor], choice: str) -> torch.Tensor:
-        ids = continuation(self.tokenizer, self.prompting.tail, self.prompting.plain(choice))
-        log_probs = self._next_token_logits(inputs, ids).log_softmax(-1)
-        spoken = log_probs[torch.arange(len(ids)), torch.tensor(ids)].sum()
-        return (spoken + log_probs[-1, self._stop_tokens].logsumexp(-1)).cpu()
+        def read(row: Row, logits: torch.Tensor) -> torch.Tensor:
+            log_probs = logits.log_softmax(-1)
+            said = torch.tensor(row.then, dtype=torch.long, device=logits.device)
+            spoken = log_probs[:-1].gather(1, said[:, None]).sum()
+            return spoken + log_probs[-1, self._stop_tokens].logsumexp(-1)
 
-    def _encode(self, image: Any, prompt: str, index: int) -> dict[str, torch.Tensor]:
-        """The processor's own inputs for one row, on the device.
+        rows, owners = [], []
+        for index, (question, offered) in enumerate(zip(questions, choices)):
+            for choice in offered:
+                said = continuation(self.tokenizer, self.prompting.tail, self.prompting.plain(choice))
+                rows.append((ANSWER_PROMPT.format(question=question), tuple(said)))
+                owners.append(index)
+        scores: list[list[torch.Tensor]] = [[] for _ in questions]
+        for owner, result in zip(owners, self._read_logits(images, rows, owners, read, keep_all=True)):
+            scores[owner].append(result if isinstance(result, torch.Tensor) else torch.tensor(torch.nan))
+        return [torch.stack(row) if row else torch.empty(0) for row in scores]
 
-        Raises:
-            InputError: The picture cannot be read, or the processor refuses it.
-        """
-        pictures = judgeable_row(image, index)
-        text = self.prompting.render(prompt, len(pictures))
-        try:
-            inputs = self.processor(
-                images=[pictures],
-                text=[text],
-                return_tensors="pt",
-                add_special_tokens=not self.prompting.begins_with_bos,
+    def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
+        """Greedy free-form answers; None where a row's picture cannot be read."""
+        check_rows(images, questions, "question")
+        rows = [(ANSWER_PROMPT.format(question=question), ()) for question in questions]
+        return self._write(images, rows, LONGEST_ANSWER)
+
+    def _write(
+        self, images: Sequence[Any], rows: Sequence[tuple[str, tuple[int, ...]]], longest: int
+    ) -> list[str | None]:
+        """Greedy continuations of prompts, decoded; None for rows that abstain."""
+
+        def shared(looked: Looked, sequences: list[list[int]], found: list[Row], budget: int) -> list[list[int]]:
+            assert self.shared is not None
+            return self.shared.greedy(looked.inputs, sequences, self._stop_tokens, longest, budget)
+
+        def plain(inputs: dict[str, torch.Tensor], row: Row) -> list[int]:
+            return self.plain.greedy(inputs, self._stop_tokens, longest)
+
+        results = self._by_picture(images, rows, list(range(len(rows))), shared, plain)
+        return [
+            None if isinstance(ids, Abstained) else self.tokenizer.decode(ids, skip_special_tokens=True).strip()
+            for ids in results
+        ]
+
+    def _read_logits(
+        self,
+        images: Sequence[Any],
+        rows: Sequence[tuple[str, tuple[int, ...]]],
+        owners: Sequence[int],
+        read: Callable[[Row, torch.Tensor], torch.Tensor],
+        keep_all: bool,
+    ) -> list[torch.Tensor | Abstained]:
+        """What `read` makes of each row's logits: those after the prompt and after each token of `then`, or the last alone."""
+
+        def shared(looked: Looked, sequences: list[list[int]], found: list[Row], budget: int) -> list[torch.Tensor]:
+            assert self.shared is not None
+            keep = [len(row.then) + 1 if keep_all else 1 for row in found]
+            return self.shared.run(
+                looked.inputs, sequences, keep, lambda index, logits: read(found[index], logits), budget
             )
-        except ValueError as error:
-            raise InputError(f"row {index}: the judge's processor refuses the input: {error}") from error
-        self._onload()
-        floating = {"dtype": self.model.dtype}
-        return {
-            key: value.to(self.device, **(floating if value.is_floating_point() else {}))
-            for key, value in inputs.items()
-            if isinstance(value, torch.Tensor)
-        }
 
-    @torch.no_grad()
-    def _next_token_logits(self, inputs: dict[str, torch.Tensor], then: Sequence[int]) -> torch.Tensor:
-        """Float32 logits `(1 + len(then), V)` after the prompt and after each token of `then`."""
-        full = dict(inputs)
-        if then:
-            added = torch.tensor([list(then)], device=self.device)
-            full["input_ids"] = torch.cat([inputs["input_ids"], added], dim=1)
-            for key, value in inputs.items():  # masks and token types cover the added text tokens too
-                if key in ("attention_mask", "mm_token_type_ids", "token_type_ids"):
-                    filler = torch.ones_like(added) if key == "attention_mask" else torch.zeros_like(added)
-                    full[key] = torch.cat([value, filler.to(value.dtype)], dim=1)
-        if "logits_to_keep" in self._accepted:
-            full["logits_to_keep"] = len(then) + 1  # type: ignore[assignment]
-        return self.model(**full, use_cache=False).logits[0, -(len(then) + 1) :].float()
+        def plain(inputs: dict[str, torch.Tensor], row: Row) -> torch.Tensor:
+            return read(row, self.plain.logits(inputs, row.then))
+
+        results: list[torch.Tensor | Abstained] = []
+        for index, result in enumerate(self._by_picture(images, rows, owners, shared, plain)):
+            if isinstance(result, torch.Tensor):
+                result = result.float().cpu()
+                if not torch.isfinite(result).all():
+                    result = Abstained(f"row {owners[index]}: the judge's logits are not finite")
+            results.append(result)
+        return results
+
+    def _by_picture(
+        self,
+        images: Sequence[Any],
+        rows: Sequence[tuple[str, tuple[int, ...]]],
+        owners: Sequence[int],
+        shared: Callable[[Looked, list[list[int]], list[Row], int], list[Result]],
+        plain: Callable[[dict[str, torch.Tensor], Row], Result],
+    ) -> list[Result | Abstained]:
+        """Run rows picture by picture.
+
+        Args:
+            images: The caller's images.
+            rows: A prompt and the tokens after it.
+            owners: Which image each row is about.
+            shared: Results for distinct token sequences about one picture.
+            plain: Result for one row, from the processor's own inputs.
+        """
+        self._onload()
+        results: list[Result | Abstained] = [Abstained("not reached")] * len(rows)
+        seen: dict[int, tuple[Picture, ...] | Abstained] = {}
+        groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+        for index, (owner, (prompt, then)) in enumerate(zip(owners, rows)):
+            if owner not in seen:
+                seen[owner] = self._pictures(images[owner], owner)
+            pictures = seen[owner]
+            if isinstance(pictures, Abstained):
+                results[index] = pictures
+            else:
+                groups[tuple(one.key for one in pictures)].append(Row(index, pictures, prompt, then))
+        for group in groups.values():
+            for row, result in zip(group, self._one_picture(group, owners, shared, plain)):
+                if isinstance(result, Abstained):
+                    logger.warning("judge %s abstains: %s", self.name, result.reason)
+                results[row.index] = result
+        return results
+
+    def _pictures(self, image: Any, owner: int) -> tuple[Picture, ...] | Abstained:
+        try:
+            pictures = pictures_of_row(image, owner, keep_tensors=self.encoder.takes_tensors)
+        except InputError as error:
+            return Abstained(str(error))
+        self._picture_forms |= {one.form for one in pictures}
+        return pictures
+
+    def _one_picture(
+        self,
+        group: list[Row],
+        owners: Sequence[int],
+        shared: Callable[[Looked, list[list[int]], list[Row], int], list[Result]],
+        plain: Callable[[dict[str, torch.Tensor], Row], Result],
+    ) -> list[Result | Abstained]:
+        if self.shared is not None:
+            try:
+                return self._one_picture_shared(group, owners, shared)
+            except InputError as error:
+                return [Abstained(f"row {owners[row.index]}: {error}") for row in group]
+            except NotImplementedError as error:
+                self.shared = None
+                self._say_plain(str(error))
+        results: list[Result | Abstained] = []
+        for row in group:
+            try:
+                inputs = self.encoder.full_inputs(row.pictures, row.prompt)
+                allowed = self._control_count(self.encoder.full_inputs(row.pictures, "")["input_ids"][0].tolist())
+                self._check(inputs["input_ids"][0].tolist(), allowed)
+                results.append(plain(self.encoder.to_device(inputs), row))
+            except InputError as error:
+                results.append(Abstained(f"row {owners[row.index]}: {error}"))
+            except torch.OutOfMemoryError:
+                results.append(Abstained(f"row {owners[row.index]}: does not fit into the device's memory"))
+        return results
+
+    def _one_picture_shared(
+        self,
+        group: list[Row],
+        owners: Sequence[int],
+        run: Callable[[Looked, list[list[int]], list[Row], int], list[Result]],
+    ) -> list[Result | Abstained]:
+        looked = self.encoder.look(group[0].pictures)
+        allowed = self._control_count(self.encoder.ids(looked, ""))
+        results: dict[int, Result | Abstained] = {}
+        distinct: dict[tuple[tuple[int, ...], int], list[Row]] = defaultdict(list)
+        encoded: dict[str, list[int]] = {}
+        for row in group:
+            if row.prompt not in encoded:
+                encoded[row.prompt] = self.encoder.ids(looked, row.prompt)
+            try:
+                self._check(encoded[row.prompt], allowed)
+            except InputError as error:
+                results[row.index] = Abstained(f"row {owners[row.index]}: {error}")
+                continue
+            distinct[(*encoded[row.prompt], *row.then), len(row.then)].append(row)
+        same = list(distinct.values())
+        sequences = [list(sequence) for sequence, _ in distinct]
+        found = self._within_memory(
+            lambda budget: run(looked, sequences, [rows[0] for rows in same], budget), sequences
+        )
+        for rows, result in zip(same, found):
+            for row in rows:
+                results[row.index] = result
+        return [results[row.index] for row in group]
+
+    def _within_memory(
+        self, run: Callable[[int], list[Result]], sequences: Sequence[Sequence[int]]
+    ) -> list[Result] | list[Abstained]:
+        """Run with a token budget, halved for good on out-of-memory; rows that do not fit one at a time abstain."""
+        if not sequences:
+            return []
+        longest = max(len(sequence) for sequence in sequences)
+        while True:
+            try:
+                return run(self.token_budget)
+            except torch.OutOfMemoryError:
+                if self.device.type == "cuda":
+                    torch.cuda.empty_cache()
+                if self.token_budget <= longest:
+                    return [Abstained("does not fit into the device's memory, one row at a time")] * len(sequences)
+                self.token_budget //= 2
+                logger.warning("judge %s: out of memory; token budget is now %d", self.name, self.token_budget)
+
+    def _check(self, ids: Sequence[int], allowed: int) -> None:
+        """A prompt must fit the context, and hold no control token beyond those of the template."""
+        if self._context is not None and len(ids) > self._context:
+            raise InputError(f"the prompt has {len(ids)} tokens; the judge's context has {self._context}")
+        if self._control_count(ids) != allowed:
+            raise InputError("the text holds control tokens of the judge that cannot be written as plain text")
+
+    def _control_count(self, ids: Sequence[int]) -> int:
+        counts = Counter(ids)
+        return sum(counts[control] for control in self._controls)
+
+    def _say_plain(self, why: str) -> None:
+        logger.warning("judge %s takes the plain path, one full prompt at a time: %s", self.name, why)
 
 
 def _stop_tokens(model: Any, tokenizer: Any) -> list[int]:

@@ -11,9 +11,9 @@ import torch
 from transformers import BlipForQuestionAnswering, ViltForQuestionAnswering
 
 from rewards.errors import InputError
-from rewards.images import content_hash
 from rewards.judges.base import check_rows
-from rewards.judges.local import LocalJudge, judgeable
+from rewards.judges.local import LocalJudge
+from rewards.judges.pictures import Picture, picture
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +23,10 @@ LONGEST_ANSWER = 20
 
 class VQAJudge(LocalJudge):
     """What the answerers share: rows are grouped by picture, so that each picture is encoded once."""
+
+    @property
+    def _takes_tensors(self) -> bool:
+        return not type(self.processor.image_processor).__name__.endswith("Pil")
 
     def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
         """Free-form answers; None where a row's picture cannot be read."""
@@ -51,26 +55,26 @@ class VQAJudge(LocalJudge):
     def _by_picture(self, images: Sequence[Any]) -> list[tuple[dict[str, torch.Tensor], list[int]]]:
         """Each distinct picture's inputs on the device, with its rows; rows without a usable picture are in none."""
         self._onload()
-        pictures: dict[str, Any] = {}
+        pictures: dict[str, dict[str, torch.Tensor]] = {}
         rows: dict[str, list[int]] = defaultdict(list)
         for index, image in enumerate(images):
             try:
-                picture = judgeable(image, index)
-                key = content_hash(picture)
-                if key not in pictures:
-                    pictures[key] = self._preprocess(picture, index)
+                one = picture(image, index, keep_tensors=self._takes_tensors)
+                if one.key not in pictures:
+                    pictures[one.key] = self._preprocess(one, index)
             except InputError as error:
-                logger.warning("no answer: %s", error)
+                logger.warning("judge %s abstains: %s", self.name, error)
                 continue
-            rows[key].append(index)
+            rows[one.key].append(index)
         return [(pictures[key], rows[key]) for key in rows]
 
-    def _preprocess(self, picture: Any, index: int) -> dict[str, torch.Tensor]:
+    def _preprocess(self, one: Picture, index: int) -> dict[str, torch.Tensor]:
+        on_device = {"device": self.device} if one.form == "tensor" else {}
         try:
-            inputs = self.processor.image_processor(picture, return_tensors="pt")
+            inputs = self.processor.image_processor(one.pixels, return_tensors="pt", **on_device)
         except ValueError as error:  # a side of zero pixels after resizing, for example
             raise InputError(
-                f"image {index} ({picture.width}x{picture.height}): the processor refuses it: {error}"
+                f"image {index}: the judge's processor refuses it: {' '.join(str(error).split())}"
             ) from error
         return {
             key: value.to(self.device, self.model.dtype if value.is_floating_point() else value.dtype)
