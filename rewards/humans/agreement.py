@@ -133,7 +133,7 @@ def agreement(
     with_groups = groups is not None
     values = _point_values(x[0], y, clusters, ties)
     drawn = resample(x[0], y, clusters, resamples=resamples, seed=seed, ties=ties)
-    estimates = {name: _estimate(values[name], drawn.statistics[name], confidence) for name in STATISTICS}
+    estimates = {name: percentile_interval(values[name], drawn.statistics[name], confidence) for name in STATISTICS}
     if not with_groups:
         estimates["pairwise_accuracy_within"] = Estimate(math.nan, math.nan, math.nan)
     return Agreement(
@@ -182,7 +182,11 @@ def difference(
     ]
     change = drawn[0] - drawn[1]
     return Difference(
-        statistic, _estimate(values[0] - values[1], change, confidence), _two_sided_p(change), len(y), abstained
+        statistic,
+        percentile_interval(values[0] - values[1], change, confidence),
+        _two_sided_p(change),
+        len(y),
+        abstained,
     )
 
 
@@ -212,7 +216,8 @@ def _point_values(metric: NDArray[Any], human: NDArray[Any], clusters: NDArray[A
     return {name: float(value) for name, value in values.items()}
 
 
-def _estimate(value: float, resampled: NDArray[Any], confidence: float) -> Estimate:
+def percentile_interval(value: float, resampled: NDArray[Any], confidence: float = 0.95) -> Estimate:
+    """A value with the percentile interval of its bootstrap distribution; undefined resamples are left out."""
     usable = resampled[np.isfinite(resampled)]
     if not len(usable) or not math.isfinite(value):
         return Estimate(value, math.nan, math.nan)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import InputError
-from rewards.humans.agreement import Agreement, Estimate, agreement, finite_or_none
+from rewards.humans.agreement import Agreement, Estimate, agreement, finite_or_none, percentile_interval
 from rewards.humans.mmhe import CRITERIA, TASKS, Instance
 from rewards.humans.tables import percent, text_table
 
@@ -115,7 +115,7 @@ def accuracy_by_task(
         picks = rng.integers(0, max(len(judged), 1), size=(resamples, len(judged)))
         drawn = _share(counted[picks, 0].sum(1), counted[picks, 1].sum(1))
         result[task] = Accuracy(
-            _interval(float(value), drawn, confidence),
+            percentile_interval(float(value), drawn, confidence),
             int(counted[:, 1].sum()),
             int(counted[:, 2].sum()),
             len(rows) - len(judged),
@@ -123,7 +123,9 @@ def accuracy_by_task(
         draws.append(drawn)
         values.append(float(value))
     totals = {name: sum(getattr(a, name) for a in result.values()) for name in ("comparisons", "ties", "abstained")}
-    result["average"] = Accuracy(_interval(float(np.mean(values)), np.mean(draws, axis=0), confidence), **totals)
+    result["average"] = Accuracy(
+        percentile_interval(float(np.mean(values)), np.mean(draws, axis=0), confidence), **totals
+    )
     return result
 
 
@@ -179,14 +181,6 @@ def criterion_table(results: Mapping[str, Mapping[str, Mapping[str, Agreement]]]
 def _share(credit_sum: Any, comparisons: Any) -> Any:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(np.asarray(comparisons) > 0, np.divide(credit_sum, comparisons), np.nan)
-
-
-def _interval(value: float, drawn: NDArray[Any], confidence: float) -> Estimate:
-    usable = drawn[np.isfinite(drawn)]
-    if not len(usable):
-        return Estimate(value, float("nan"), float("nan"))
-    low, high = np.quantile(usable, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(value, float(low), float(high))
 
 
 @dataclass(frozen=True)

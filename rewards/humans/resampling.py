@@ -5,7 +5,7 @@ is a vector w of multiplicities, one a cluster, and each statistic is evaluated 
 
 - sums (Pearson) are linear in w and exact;
 - pair counts (tau, pairwise accuracy) are quadratic in w: exact by matrices over clusters on small data, and by their
-  first-order expansion around w = 1 on large data, where the O(1/G) rest no longer matters;
+  expansion around w = 1 on large data;
 - ranks (Spearman) are re-computed under w on small data, and expanded likewise on large data.
 
 Two metrics resampled with the same seed and clusters see the same w: that is the paired bootstrap.
@@ -27,6 +27,8 @@ Array = NDArray[Any]
 # Up to here n x n signs are cheap (0.2 s) and the resampled pair counts exact; above, the expansion's error is below
 # the third digit of an interval's ends (tests/humans/test_resampling.py compares the two).
 EXACT_ITEMS = 4_000
+# Resamples in which the expansion of Spearman's rho is compared with re-ranking, to take off its mean error.
+_COMPARED = 50
 _CHUNK = 2_000_000
 
 
@@ -114,40 +116,57 @@ class _Exact:
         return PairCounts(ties[0], ties[1], ties[2], ties[3], forms.balance / 2)
 
     def spearman(self, weights: Array) -> Array:
-        of_items = weights[:, self.clusters]
-        x, y = (_weighted_ranks(rank, of_items) for rank in self.ranks)
-        centre = (of_items.sum(1, keepdims=True) + 1) / 2
-        x, y = x - centre, y - centre
-        sums = (np.einsum("bn,bn->b", of_items, column) for column in (np.ones_like(x), *_moments(x, y)))
-        return statistics.correlation_from_sums(*sums)
+        return _weighted_spearman(*self.ranks, weights[:, self.clusters])
 
     def distinct(self, weights: Array) -> Array:
         of_items = weights[:, self.clusters]
-        return np.minimum(*((_by_value(rank, of_items)[0] > 0).sum(1) for rank in self.ranks))
+        return np.minimum(*((_by_value(rank, of_items) > 0).sum(1) for rank in self.ranks))
 
 
 class _FirstOrder:
-    """Pair counts and rank sums expanded around all weights 1: O(n log n) once, then O(G) a resample."""
+    """Pair counts and rank sums expanded around all weights 1: O(n log n) once, then O(G) a resample.
+
+    With w = 1 + d a count is Q + d.grad + d^T M d / 2; the last term is replaced by its mean over resamples, because
+    leaving it out shifts the intervals of few clusters by half a standard error. For Spearman's rho, which is of third
+    degree, that mean is measured on a few resamples.
+    """
 
     def __init__(self, metric: Array, human: Array, clusters: Array) -> None:
         per_item = pairs_per_item(metric, human)
-        self.counts = PairCounts(*(field.sum() / 2 for field in per_item))
-        self.gradients = np.stack([_cluster_sums(field, clusters) for field in per_item], axis=1)
+        within = pairs_per_item(metric, human, within=clusters)
         self.sizes = np.bincount(clusters).astype(np.float64)
+        self.gradients = np.stack([_cluster_sums(field, clusters) for field in per_item], axis=1)
+        n, groups = len(metric), len(self.sizes)
+        totals = PairCounts(*(field.sum() / 2 for field in per_item))
+        # E[d^T M d] = trace M - (1^T M 1) / G; M holds both directions of a pair, and for ties each item with itself.
+        itself = PairCounts(n / 2, n / 2, n / 2, n / 2, 0.0)
+        self.means = PairCounts(
+            *(
+                total + (inside.sum() / 2 + self_pairs) - (total + self_pairs) / groups
+                for total, inside, self_pairs in zip(totals, within, itself, strict=True)
+            )
+        )
         x, y = dense_ranks(metric), dense_ranks(human)
         self.smaller = min(int(x.max()), int(y.max())) + 1
         self.products, gradients = zip(*(_rank_product(a, b) for a, b in ((x, y), (x, x), (y, y))), strict=True)
         self.product_gradients = np.stack([_cluster_sums(gradient, clusters) for gradient in gradients], axis=1)
-        self.chunk = max(1, min(500, _CHUNK // len(self.sizes)))
+        self.chunk = max(1, min(500, _CHUNK // groups))
+        self.mean_error = 0.0
+        errors = [
+            _weighted_spearman(x, y, weights[:, clusters]) - self.spearman(weights)
+            for weights in multiplicities(groups, _COMPARED, seed=0, chunk=max(1, _CHUNK // n))
+        ]
+        self.mean_error = float(np.nan_to_num(np.nanmean(np.concatenate(errors))))
 
     def pair_counts(self, weights: Array) -> PairCounts:
         change = (weights - 1.0) @ self.gradients
-        return PairCounts(*(total + change[:, k] for k, total in enumerate(self.counts)))
+        return PairCounts(*(mean + change[:, k] for k, mean in enumerate(self.means)))
 
     def spearman(self, weights: Array) -> Array:
         change = (weights - 1.0) @ self.product_gradients
         xy, xx, yy = (total + change[:, k] for k, total in enumerate(self.products))
-        return np.clip(statistics.ratio(xy, np.sqrt(np.maximum(xx, 0) * np.maximum(yy, 0))), -1.0, 1.0)
+        rho = statistics.ratio(xy, np.sqrt(np.maximum(xx, 0) * np.maximum(yy, 0)))
+        return np.clip(rho + self.mean_error, -1.0, 1.0)
 
     def distinct(self, weights: Array) -> Array:
         return np.full(len(weights), self.smaller)
@@ -177,17 +196,24 @@ def _midranks(rank: Array, n: int) -> Array:
     return (np.cumsum(sizes) - sizes + (sizes + 1) / 2)[rank]
 
 
+def _weighted_spearman(x: Array, y: Array, weights: Array) -> Array:
+    """Spearman's rho (B,) when item i occurs weights[b, i] times; mid-ranks for ties, copies among them."""
+    centre = (weights.sum(1, keepdims=True) + 1) / 2
+    x, y = (_weighted_ranks(rank, weights) - centre for rank in (x, y))
+    sums = (np.einsum("bn,bn->b", weights, column) for column in (np.ones_like(x), *_moments(x, y)))
+    return statistics.correlation_from_sums(*sums)
+
+
 def _weighted_ranks(rank: Array, weights: Array) -> Array:
-    """Mid-ranks (B, n) when item i occurs weights[b, i] times."""
-    sizes, inverse = _by_value(rank, weights)
-    return (np.cumsum(sizes, axis=1) - sizes + (sizes + 1) / 2)[:, inverse]
+    sizes = _by_value(rank, weights)
+    return (np.cumsum(sizes, axis=1) - sizes + (sizes + 1) / 2)[:, rank]
 
 
-def _by_value(rank: Array, weights: Array) -> tuple[Array, Array]:
-    """Total weight (B, K) of each distinct value, and the value of each item."""
+def _by_value(rank: Array, weights: Array) -> Array:
+    """Total weight (B, K) of each distinct value."""
     order = np.argsort(rank, kind="stable")
     starts = np.flatnonzero(np.diff(rank[order], prepend=-1))
-    return np.add.reduceat(weights[:, order], starts, axis=1), rank
+    return np.add.reduceat(weights[:, order], starts, axis=1)
 
 
 def _moments(x: Array, y: Array) -> tuple[Array, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import InputError
-from rewards.humans.agreement import Agreement, Estimate, agreement
+from rewards.humans.agreement import Agreement, Estimate, agreement, percentile_interval
 from rewards.humans.resampling import multiplicities
 
 
@@ -100,6 +100,4 @@ def pair_accuracy(
         shares = {name: table[:, 2 * k] / table[:, 2 * k + 1] for k, name in enumerate(categories)}
         shares["all"] = table[:, ::2].sum(1) / table[:, 1::2].sum(1)
         shares["mean"] = np.mean([shares[name] for name in categories], axis=0)
-    return {
-        name: Estimate(float(v[0]), *map(float, np.nanquantile(v[1:], [0.025, 0.975]))) for name, v in shares.items()
-    }
+    return {name: percentile_interval(float(share[0]), share[1:]) for name, share in shares.items()}
