@@ -1,0 +1,85 @@
+"""A GRPO or RLOO run of a vision-language policy on HarmonicEval, from settings to summary.
+
+The trainers are TRL's; this module builds what they need, evaluates on held-out prompts with fixed noise, and writes
+the run folder: `config.yaml`, `reward.json`, `metrics.jsonl`, `samples.jsonl`, `evaluations.jsonl`, `summary.json` and
+`adapter/`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
+
+from rewards.errors import InputError
+from rewards.trainers.text_run import TextRun, run_text_trainer, trainer_arguments
+from rewards.trainers.text_settings import DataSettings, EvaluationSettings, PolicySettings, RewardSettings
+
+_TRAINERS: dict[str, tuple[Any, Any]] = {"grpo": (GRPOTrainer, GRPOConfig), "rloo": (RLOOTrainer, RLOOConfig)}
+
+
+@dataclass
+class GRPORunConfig:
+    """Settings of a run; YAML mirrors them.
+
+    Args:
+        policy: the model that is trained.
+        data: where prompts come from.
+        reward: what is trained on.
+        evaluation: how held-out prompts are judged.
+        trainer: any arguments of `trl.GRPOConfig` (or `RLOOConfig`).
+        algorithm: `grpo` or `rloo`.
+        output_dir: the run folder.
+        seed: of training.
+        resume: continue the run in `output_dir` from its newest whole checkpoint.
+        overwrite: replace the run in `output_dir`.
+    """
+
+    policy: PolicySettings
+    data: DataSettings
+    reward: RewardSettings
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    trainer: dict[str, Any] = field(default_factory=dict)
+    algorithm: Literal["grpo", "rloo"] = "grpo"
+    output_dir: str = "runs/grpo"
+    seed: int = 0
+    resume: bool = False
+    overwrite: bool = False
+
+
+def run_grpo(config: GRPORunConfig) -> dict[str, Any]:
+    """Train, with an evaluation before and after.
+
+    Args:
+        config: the settings.
+
+    Returns:
+        The summary, as in `summary.json` (see :func:`rewards.trainers.text_run.summarize`).
+
+    Raises:
+        InputError: settings that cannot be used.
+        RewardsError: the run was stopped (judge failing, policy gaming its judge).
+
+    Example:
+        >>> from rewards.trainers.config import load_config
+        >>> run_grpo(load_config(GRPORunConfig, "configs/grpo_shapes.yaml"))["gains"]  # doctest: +SKIP
+    """
+    trainer_class, config_class = _TRAINERS[config.algorithm]
+    arguments = trainer_arguments(config_class, config.trainer, Path(config.output_dir), config.seed)
+    _check_checkpoint_period(arguments)
+    return run_text_trainer(config, TextRun(trainer_class, arguments))
+
+
+def _check_checkpoint_period(arguments: Any) -> None:
+    # A checkpoint between two generations cannot be continued exactly: completions that were already generated but not
+    # yet trained on are not in it.
+    if arguments.save_strategy != "steps":
+        return
+    batches = arguments.steps_per_generation * arguments.num_iterations
+    if (arguments.save_steps * arguments.gradient_accumulation_steps) % batches:
+        raise InputError(
+            f"trainer.save_steps = {arguments.save_steps:g} falls between two generations: make save_steps x "
+            f"gradient_accumulation_steps a multiple of steps_per_generation x num_iterations = {batches}"
+        )

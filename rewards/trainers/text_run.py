@@ -1,0 +1,185 @@
+"""One run of a text trainer: the same for GRPO, RLOO and PPO."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from transformers import PrinterCallback, ProgressCallback, set_seed
+
+from rewards.trainers.callbacks import AbstentionGuard, HeldOutCallback, MetricsCallback, QuietProgress
+from rewards.trainers.config import load_config, save_config
+from rewards.trainers.metrics import write_whole
+from rewards.trainers.run_folder import prepare_folder
+from rewards.trainers.text_evaluation import TextEvaluationLog, paired_gain
+from rewards.trainers.text_settings import DataSettings, EvaluationSettings, PolicySettings, RewardSettings
+from rewards.trainers.text_setup import load_policy, load_prompts, make_held_out, make_rewards
+
+
+class RunConfig(Protocol):
+    """What every text trainer's settings hold."""
+
+    policy: PolicySettings
+    data: DataSettings
+    reward: RewardSettings
+    evaluation: EvaluationSettings
+    output_dir: str
+    seed: int
+    resume: bool
+    overwrite: bool
+
+
+@dataclass
+class TextRun:
+    """The trainer of a run.
+
+    Attributes:
+        trainer_class: TRL's trainer or a subclass.
+        arguments: its config.
+        options: further arguments of the trainer.
+    """
+
+    trainer_class: Any
+    arguments: Any
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def trainer_arguments(config_class: type, chosen: Mapping[str, Any], folder: Path, seed: int) -> Any:
+    """TRL's config from the user's `trainer:` settings; everything else as suits this package.
+
+    Args:
+        config_class: `GRPOConfig` or a like.
+        chosen: the user's settings.
+        folder: the run folder.
+        seed: of training.
+
+    Raises:
+        InputError: an argument that the class does not have, or of the wrong type.
+    """
+    on_gpu = torch.cuda.is_available()
+    defaults = {
+        "use_cpu": not on_gpu,
+        "bf16": on_gpu and torch.cuda.is_bf16_supported(),
+        "gradient_checkpointing": on_gpu,
+        "logging_steps": 1,
+        "report_to": "none",
+        "save_strategy": "no",
+        "remove_unused_columns": False,  # reward functions read the dataset's columns
+    }
+    fixed = {"output_dir": str(folder), "seed": seed}
+    return load_config(config_class, overrides={**defaults, **chosen, **fixed})
+
+
+def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:
+    """Build everything, train, and write the run folder.
+
+    Returns:
+        The summary (see :func:`summarize`).
+    """
+    folder = Path(config.output_dir)
+    rewards = make_rewards(config.reward)
+    train, held_out_rows = (load_prompts(config.data, part) for part in (config.data.train, config.data.held_out))
+    arguments = run.arguments
+    held_out = make_held_out(
+        config.evaluation, config.reward, rewards, held_out_rows, arguments.max_completion_length, arguments.temperature
+    )
+    with arguments.main_process_first(local=False):
+        # The others come when the folder is fresh, or holds what is to be continued.
+        main = arguments.process_index == 0
+        checkpoint = prepare_folder(folder, config.resume or not main, config.overwrite)
+    if main:
+        save_config(config, folder / "config.yaml")
+        write_whole(folder / "reward.json", json.dumps(rewards.harmonic.identity(), indent=2, default=str) + "\n")
+
+    set_seed(config.seed)  # the adapter's weights are drawn before the trainer sets its seed
+    model, processor, lora = load_policy(config.policy)
+    arguments.reward_weights = rewards.weights
+    evaluation = HeldOutCallback(held_out, folder, config.evaluation.every)
+    trainer = run.trainer_class(
+        model=model,
+        reward_funcs=rewards.functions,
+        args=arguments,
+        train_dataset=train,
+        processing_class=processor,
+        peft_config=lora,
+        callbacks=[MetricsCallback(folder), evaluation, AbstentionGuard(config.reward.max_failure_rate)],
+        **run.options,
+    )
+    evaluation.attach(trainer)
+    trainer.remove_callback(PrinterCallback)
+    if trainer.pop_callback(ProgressCallback) is not None:
+        trainer.add_callback(QuietProgress)
+    trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.save_model(str(folder / "adapter"))
+    summary = summarize(TextEvaluationLog(folder).read())
+    if trainer.is_world_process_zero():
+        write_whole(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+    return summary
+
+
+def summarize(evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """First against last evaluation, paired by prompt.
+
+    Args:
+        evaluations: rows of `evaluations.jsonl`.
+
+    Returns:
+        `steps` (of the two evaluations) and `gains`: reward or audit name -> part -> `before`, `after` (means) and
+        `gain`, `low`, `high` (95% interval over prompts), `count` (prompts judged both times). Numbers that do not
+        exist are None.
+    """
+    if not evaluations:
+        return {"steps": [], "gains": {}}
+    first, last = evaluations[0], evaluations[-1]
+    gains: dict[str, dict[str, Any]] = {}
+    for name, parts in last["rewards"].items():
+        gains[name] = {}
+        for part, after in parts.items():
+            before = first["rewards"].get(name, {}).get(part)
+            if before is None:
+                continue
+            gain = dataclasses.asdict(paired_gain(before, after))
+            gain["gain"] = gain.pop("mean")
+            row = {"before": _mean(before), "after": _mean(after), **gain}
+            gains[name][part] = {key: None if value != value else value for key, value in row.items()}
+    return {"steps": [first["step"], last["step"]], "gains": gains}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    judged = [value for value in values if value is not None]
+    return sum(judged) / len(judged) if judged else None
+
+
+def format_summary(summary: Mapping[str, Any]) -> str:
+    """The summary as a table for people.
+
+    Example:
+        >>> gain = {"before": 3.0, "after": 3.5, "gain": 0.5, "low": 0.4, "high": 0.6, "count": 8}
+        >>> print(format_summary({"steps": [0, 9], "gains": {"HarmonicEval": {"overall": gain}}}))
+        held-out prompts, step 0 -> 9          before    after     gain  95% interval      prompts
+        HarmonicEval overall                    3.000    3.500   +0.500  [+0.400, +0.600]        8
+    """
+    if not summary["steps"]:
+        return "no evaluation was made"
+    first, last = summary["steps"]
+    title = f"held-out prompts, step {first} -> {last}"
+    lines = [f"{title:<36} {'before':>8} {'after':>8} {'gain':>8}  {'95% interval':<16} {'prompts':>8}"]
+    for name, parts in summary["gains"].items():
+        for part, row in parts.items():
+            means = f"{_plain(row['before']):>8} {_plain(row['after']):>8} {_signed(row['gain']):>8}"
+            interval = f"[{_signed(row['low'])}, {_signed(row['high'])}]"
+            lines.append(f"{f'{name} {part}':<36} {means}  {interval:<16} {row['count']:>8}")
+    return "\n".join(lines)
+
+
+def _plain(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.3f}"
