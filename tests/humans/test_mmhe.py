@@ -114,7 +114,10 @@ def test_command_prints_the_papers_tables(tmp_path):
     scores = tmp_path / "s.jsonl"
     scores.write_text(
         "".join(
-            json.dumps({"id": row["id"], "candidate": k, "overall": 3 - k, "criteria": dict.fromkeys(CRITERIA, 3 - k)}) + "\n"
+            json.dumps(
+                {"id": row["id"], "candidate": k, "overall": 3 - k, "criteria": dict.fromkeys(CRITERIA, 3 - k)}
+            )
+            + "\n"
             for row in rows
             for k in range(3)
         )
