@@ -1,0 +1,29 @@
+# Two commands on a fresh machine with Python 3.11 or newer and pip: `make demo` and `make test`.
+# Both install into .venv once; PYTHON=python3.12 chooses the interpreter.
+PYTHON ?= python3
+VENV := .venv
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test test-slow lint clean
+
+demo: $(INSTALLED)
+	HF_HUB_OFFLINE=1 $(VENV)/bin/rewards demo
+
+test: $(INSTALLED)
+	HF_HUB_OFFLINE=1 $(VENV)/bin/python -m pytest
+
+test-slow: $(INSTALLED)
+	HF_HUB_OFFLINE=1 $(VENV)/bin/python -m pytest -m slow
+
+lint: $(INSTALLED)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+clean:
+	rm -rf $(VENV)
+
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
