@@ -40,6 +40,9 @@ ORDER = "ORDER BY p.number, position"
 SELECT_ALL = f"{SELECT} {ORDER}"
 LOOK_UP = {"id": f"{SELECT} WHERE p.id = ? {ORDER}", "prompt": f"{SELECT} WHERE p.key = ? {ORDER}"}
 ELEMENT_TYPES = "SELECT DISTINCT element_type FROM questions WHERE kept = 1 ORDER BY element_type"
+WORKED_ON = """
+SELECT id FROM prompts p WHERE note IS NOT NULL OR EXISTS (SELECT 1 FROM questions q WHERE q.prompt = p.number)
+"""
 INSERT = """
 INSERT INTO questions (prompt, key, position, text, choices, answer, element_type, element, written_prompt, extra,
 origin) VALUES (?, ?, (SELECT coalesce(max(position), -1) + 1 FROM questions WHERE prompt = ?), ?, ?, ?, ?, ?,

@@ -15,14 +15,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import rewards
 from rewards.errors import InputError, RewardsError
-from rewards.tifa import schema
+from rewards.tifa import rows, schema
 from rewards.tifa.normalization import collapse_blanks
 from rewards.tifa.questions import Question
 
@@ -44,6 +41,14 @@ class Added:
     new: int = 0
     known: int = 0
     kept: int = 0
+
+
+class Note(NamedTuple):
+    """That a prompt was worked on, with anything worth keeping about it, as JSON."""
+
+    id: str | int
+    prompt: str
+    data: Mapping[str, Any]
 
 
 class QuestionStore:
@@ -90,8 +95,9 @@ class QuestionStore:
         questions: Iterable[Question],
         provenance: Mapping[str, Any] | None = None,
         on_conflict: str = "error",
+        notes: Iterable[Note] = (),
     ) -> Added:
-        """Store questions, all or none of them.
+        """Store questions and notes, all or none of them.
 
         Args:
             questions: Any number. A question whose text is there already for its id is not stored twice.
@@ -99,6 +105,7 @@ class QuestionStore:
                 date (UTC) and this package's version are added.
             on_conflict: What to do when the stored question has other choices or another answer: "error", or "keep"
                 the stored one.
+            notes: What is remembered about prompts that were worked on, also where no question came of it.
 
         Returns:
             How many were new, known, and kept from before.
@@ -110,38 +117,32 @@ class QuestionStore:
         if on_conflict not in ("error", "keep"):
             raise InputError(f"on_conflict is {on_conflict!r}; expected 'error' or 'keep'")
         with self._transaction() as connection:
-            origin = _add_provenance(connection, provenance or {})
+            origin = rows.add_provenance(connection, provenance or {})
             counts = {"new": 0, "known": 0, "kept": 0}
             for question in questions:
-                counts[_add_one(connection, question, origin, on_conflict)] += 1
+                counts[rows.add_one(connection, question, origin, on_conflict)] += 1
+            for note in notes:
+                number = rows.prompt_number(connection, note.id, note.prompt)
+                connection.execute("UPDATE prompts SET note = ? WHERE number = ?", (rows.dump(note.data), number))
         return Added(**counts)
 
-    def remember(self, prompt: str, id: str | int, note: Mapping[str, Any]) -> None:
-        """Record that a prompt was worked on, even where no question came of it (see :meth:`notes`)."""
-        with self._transaction() as connection:
-            number = _prompt_number(connection, id, prompt)
-            connection.execute("UPDATE prompts SET note = ? WHERE number = ?", (_dump(note), number))
+    def record_checks(self, checks: Iterable[tuple[Question, Mapping[str, Any], bool]]) -> None:
+        """Keep what a filter found out about questions (see :mod:`rewards.tifa.filtering`).
 
-    def record_checks(self, checks: Iterable[tuple[Question, Mapping[str, Any]]]) -> None:
-        """Keep what a filter's model answered beside each question (see :mod:`rewards.tifa.filtering`)."""
+        Args:
+            checks: For each question what is kept beside it, as JSON, and whether it is asked. Questions that are not
+                asked stay in the file and are left out by :meth:`get`.
+        """
         with self._transaction() as connection:
             connection.executemany(
-                "UPDATE questions SET checks = ? WHERE prompt = (SELECT number FROM prompts WHERE id = ?) AND key = ?",
-                [(_dump(check), question.id, _text_key(question.text)) for question, check in checks],
-            )
-
-    def set_kept(self, decisions: Iterable[tuple[Question, bool]]) -> None:
-        """Say which questions are asked. The others stay in the file and are left out by :meth:`get`."""
-        with self._transaction() as connection:
-            connection.executemany(
-                "UPDATE questions SET kept = ? WHERE prompt = (SELECT number FROM prompts WHERE id = ?) AND key = ?",
-                [(int(kept), question.id, _text_key(question.text)) for question, kept in decisions],
+                f"UPDATE questions SET checks = ?, kept = ? {_ONE_QUESTION}",
+                [(rows.dump(check), int(kept), q.id, rows.text_key(q.text)) for q, check, kept in checks],
             )
 
     def set_meta(self, key: str, value: Any) -> None:
         """Keep one named JSON value about the whole store, such as the filter's mode."""
         with self._transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, _dump(value)))
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, rows.dump(value)))
 
     def merge(self, other: QuestionStore, on_conflict: str = "error") -> Added:
         """Take over everything from another store: questions, provenance, checks and notes.
@@ -155,20 +156,20 @@ class QuestionStore:
         with other._errors(), self._transaction() as connection:
             origins: dict[int, int] = {}
             for row in other._connections.get().execute(schema.SELECT_ALL):
-                question = _question(row)
+                question = rows.read_row(row)
                 origin = row["origin"]
                 if origin not in origins:
-                    origins[origin] = _add_provenance(connection, other._origin(origin), stamp=False)
-                outcome = _add_one(connection, question, origins[origin], on_conflict)
+                    origins[origin] = rows.add_provenance(connection, other._origin(origin), stamp=False)
+                outcome = rows.add_one(connection, question, origins[origin], on_conflict)
                 counts[outcome] += 1
                 if outcome == "new":
-                    number = _prompt_number(connection, question.id, question.prompt)
+                    number = rows.prompt_number(connection, question.id, question.prompt)
                     connection.execute(
                         "UPDATE questions SET checks = ?, kept = ? WHERE prompt = ? AND key = ?",
                         (row["checks"], row["kept"], number, row["key"]),
                     )
             for id, prompt, note in other._connections.get().execute("SELECT id, text, note FROM prompts"):
-                number = _prompt_number(connection, id, prompt)
+                number = rows.prompt_number(connection, id, prompt)
                 connection.execute("UPDATE prompts SET note = coalesce(note, ?) WHERE number = ?", (note, number))
         return Added(**counts)
 
@@ -221,12 +222,12 @@ class QuestionStore:
 
     def __iter__(self) -> Iterator[Question]:
         """All questions that are asked, in the order in which their prompts came."""
-        return (_question(row) for row in self._rows("WHERE kept = 1"))
+        return (rows.read_row(row) for row in self._rows("WHERE kept = 1"))
 
     def everything(self) -> Iterator[tuple[Question, bool, dict[str, Any] | None]]:
         """All questions, dropped ones too, with whether they are asked and what the filter's model answered."""
         for row in self._rows(""):
-            yield _question(row), bool(row["kept"]), json.loads(row["checks"]) if row["checks"] else None
+            yield rows.read_row(row), bool(row["kept"]), json.loads(row["checks"]) if row["checks"] else None
 
     def __len__(self) -> int:
         """Number of questions that are asked."""
@@ -239,32 +240,38 @@ class QuestionStore:
                 tuple(row) for row in self._connections.get().execute("SELECT id, text FROM prompts ORDER BY number")
             ]
 
-    def notes(self) -> Iterator[tuple[str | int, str, dict[str, Any]]]:
-        """(id, prompt, note) of every prompt that :meth:`remember` noted."""
+    def notes(self) -> Iterator[Note]:
+        """What was remembered about prompts."""
         with self._errors():
-            rows = self._connections.get().execute("SELECT id, text, note FROM prompts WHERE note IS NOT NULL")
-            for id, prompt, note in rows:
-                yield id, prompt, json.loads(note)
+            found = self._connections.get().execute("SELECT id, text, note FROM prompts WHERE note IS NOT NULL")
+            for id, prompt, note in found:
+                yield Note(id, prompt, json.loads(note))
+
+    def worked_on(self) -> set[str | int]:
+        """Ids of the prompts that have questions or a note."""
+        with self._errors():
+            return {row[0] for row in self._connections.get().execute(schema.WORKED_ON)}
 
     def element_types(self) -> tuple[str, ...]:
         """The element types of the questions that are asked, sorted."""
         with self._errors():
-            rows = self._connections.get().execute(schema.ELEMENT_TYPES).fetchall()
-        return tuple(row[0] for row in rows)
+            found = self._connections.get().execute(schema.ELEMENT_TYPES).fetchall()
+        return tuple(row[0] for row in found)
 
     def provenance(self, question: Question) -> dict[str, Any]:
-        """Who made a question and how, with `date` (UTC) and `version`.
+        """Who made a question and how, with `date` (UTC) and `version`; under `filter` what :meth:`record_checks`
+        kept.
 
         Raises:
             InputError: The question is not in this store.
         """
-        origin = self._scalar(
-            "SELECT origin FROM questions WHERE prompt = (SELECT number FROM prompts WHERE id = ?) AND key = ?",
-            (question.id, _text_key(question.text)),
-        )
-        if origin is None:
+        with self._errors():
+            row = self._connections.get().execute(
+                f"SELECT origin, checks FROM questions {_ONE_QUESTION}", (question.id, rows.text_key(question.text))
+            ).fetchone()  # fmt: skip
+        if row is None:
             raise InputError(f"question {question.text!r} of id {question.id!r} is not in {self.path}")
-        return self._origin(origin)
+        return self._origin(row["origin"]) | ({"filter": json.loads(row["checks"])} if row["checks"] else {})
 
     def meta(self, key: str) -> Any:
         """The value kept by :meth:`set_meta`, or None."""
@@ -284,11 +291,8 @@ class QuestionStore:
             questions: Iterable[Question] = self
         else:
             questions = {(q.id, q.text): q for found in self.prepare(prompts) for q in found}.values()
-        total = 0
-        for question in questions:
-            # A sum of hashes does not depend on the order and needs no memory for a million questions.
-            total += int.from_bytes(blake2b(_dump(_scored_fields(question)).encode(), digest_size=16).digest(), "big")
-        return f"{total % 2**128:032x}"
+        # A sum of hashes does not depend on the order and needs no memory for a million questions.
+        return f"{sum(map(rows.question_hash, questions)) % 2**128:032x}"
 
     def close(self) -> None:
         """Close this thread's connection; it is opened again when needed."""
@@ -302,16 +306,16 @@ class QuestionStore:
         with self._errors():
             connection = self._connections.get()
             for column, value in _lookups(key):
-                rows = connection.execute(schema.LOOK_UP[column], (value,)).fetchall()
-                if rows:
+                found = connection.execute(schema.LOOK_UP[column], (value,)).fetchall()
+                if found:
                     break
             else:
                 return ()
-            wanted = [row for row in rows if dropped or row["kept"]]
+            wanted = [row for row in found if dropped or row["kept"]]
             distinct: dict[bytes, sqlite3.Row] = {}
             for row in wanted:  # of several ids with this text, the first one's question stands
                 distinct.setdefault(row["key"], row)
-            return tuple(_question(row) for row in distinct.values())
+            return tuple(rows.read_row(row) for row in distinct.values())
 
     def _rows(self, where: str) -> Iterator[sqlite3.Row]:
         with self._errors():
@@ -354,6 +358,7 @@ class QuestionStore:
             raise InputError(f"question store {self.path} cannot hold this text or id: {error}") from error
 
 
+_ONE_QUESTION = "WHERE prompt = (SELECT number FROM prompts WHERE id = ?) AND key = ?"
 _PREPARED_LIMIT = 4096
 """Prompts kept in memory by `prepare`; about 4 KB each."""
 
@@ -367,74 +372,3 @@ def _lookups(key: str | int) -> Iterator[tuple[str, str | int]]:
     if digits.isascii() and digits.isdigit() and str(int(digits)) == digits:
         yield "id", int(digits)
     yield "prompt", collapse_blanks(key)
-
-
-def _add_one(connection: sqlite3.Connection, question: Question, origin: int, on_conflict: str) -> str:
-    number = _prompt_number(connection, question.id, question.prompt)
-    key = _text_key(question.text)
-    old = connection.execute(f"{schema.SELECT} WHERE p.number = ? AND q.key = ?", (number, key)).fetchone()
-    if old is not None:
-        known = _question(old)
-        if _scored_fields(known) == _scored_fields(question):
-            return "known"
-        if on_conflict == "keep":
-            return "kept"
-        raise InputError(
-            f"id {question.id!r} already has the question {question.text!r} with choices {list(known.choices)} and "
-            f"answer {known.answer!r}; the new one has choices {list(question.choices)} and answer "
-            f"{question.answer!r}"
-        )
-    connection.execute(
-        schema.INSERT,
-        (number, key, number, question.text, _dump(question.choices), question.answer, question.element_type,
-         question.element, question.prompt, _dump(question.extra) if question.extra else None, origin),
-    )  # fmt: skip
-    return "new"
-
-
-def _prompt_number(connection: sqlite3.Connection, id: str | int, prompt: str) -> int:
-    key = collapse_blanks(prompt)
-    row = connection.execute("SELECT number, key, text FROM prompts WHERE id = ?", (id,)).fetchone()
-    if row is None:
-        inserted = connection.execute("INSERT INTO prompts (id, text, key) VALUES (?, ?, ?)", (id, prompt, key))
-        return int(inserted.lastrowid or 0)
-    if row["key"] != key:
-        raise InputError(f"id {id!r} belongs to the prompt {row['text']!r}; got {prompt!r}")
-    return int(row["number"])
-
-
-def _add_provenance(connection: sqlite3.Connection, data: Mapping[str, Any], stamp: bool = True) -> int:
-    stamps = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "version": rewards.__version__} if stamp else {}
-    text = _dump(stamps | dict(data))
-    connection.execute("INSERT OR IGNORE INTO provenance (data) VALUES (?)", (text,))
-    return int(connection.execute("SELECT number FROM provenance WHERE data = ?", (text,)).fetchone()[0])
-
-
-def _question(row: sqlite3.Row) -> Question:
-    # Straight into the object: every row was checked when it was added, and checking again doubles the look-up time.
-    question = object.__new__(Question)
-    question.__dict__.update(
-        text=row["text"], choices=tuple(json.loads(row["choices"])), answer=row["answer"], element=row["element"],
-        element_type=row["element_type"], prompt=row["own_prompt"], id=row["id"],
-        extra=json.loads(row["extra"]) if row["extra"] else {},
-    )  # fmt: skip
-    return question
-
-
-def _scored_fields(question: Question) -> list[Any]:
-    prompt, text = collapse_blanks(question.prompt), collapse_blanks(question.text)
-    return [question.id, prompt, text, list(question.choices), question.answer, question.element_type]
-
-
-def _text_key(text: str) -> bytes:
-    """A question's identity within its prompt: 8 bytes, so that a million of them stay a small index."""
-    return blake2b(collapse_blanks(text).encode(), digest_size=8).digest()
-
-
-def _dump(value: Any) -> str:
-    if isinstance(value, Mapping):
-        value = dict(value)
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"not JSON: {value!r} ({error})") from error

@@ -12,7 +12,7 @@ import pytest
 
 from rewards.errors import InputError
 from rewards.tifa.questions import Question, question_to_row, read_questions
-from rewards.tifa.store import Added, QuestionStore, StoreError
+from rewards.tifa.store import Added, Note, QuestionStore, StoreError
 
 Ask = Callable[..., Question]
 
@@ -137,14 +137,14 @@ def test_provenance_is_kept_for_each_question(store: QuestionStore, ask: Ask) ->
 
 def test_dropped_questions_stay_in_the_file(store: QuestionStore, ask: Ask) -> None:
     store.add([ask("q1"), ask("q2")])
-    store.record_checks([(ask("q1"), {"free_form": "red"})])
-    store.set_kept([(ask("q1"), False)])
+    store.record_checks([(ask("q1"), {"free_form": "red"}, False)])
     assert [question.text for question in store.get("s_1")] == ["q2"] and len(store) == 1
     assert [question.text for question in store.get("s_1", dropped=True)] == ["q1", "q2"]
     assert [(q.text, kept, checks) for q, kept, checks in store.everything()] == [
         ("q1", False, {"free_form": "red"}), ("q2", True, None),
     ]  # fmt: skip
-    store.set_kept([(ask("q2"), False)])
+    assert store.provenance(ask("q1"))["filter"] == {"free_form": "red"}
+    store.record_checks([(ask("q2"), {}, False)])
     with pytest.raises(InputError, match="no questions"):
         store.get("s_1")
 
@@ -159,7 +159,7 @@ def test_fingerprint_follows_what_is_asked_and_nothing_else(tmp_path: Path, ask:
     assert one.fingerprint(["s_1"]) != before
     two.add([ask("q3", id="c", prompt="c")])
     assert two.fingerprint() != before and two.fingerprint(["s_1", "b"]) == before
-    two.set_kept([(questions[0], False)])
+    two.record_checks([(questions[0], {}, False)])
     assert two.fingerprint(["s_1", "b"]) != before
 
 
@@ -177,22 +177,22 @@ def test_merge_takes_everything_and_nothing_twice(tmp_path: Path, ask: Ask) -> N
     one, two = QuestionStore(tmp_path / "1.sqlite"), QuestionStore(tmp_path / "2.sqlite")
     one.add([ask("q1")], {"source": "first"})
     two.add([ask("q1"), ask("q2", id="b", prompt="b")], {"source": "second"})
-    two.record_checks([(ask("q2", id="b"), {"free_form": "x"})])
-    two.set_kept([(ask("q2", id="b"), False)])
-    two.remember("nothing here", "c", {"outcome": "empty"})
+    two.record_checks([(ask("q2", id="b"), {"free_form": "x"}, False)])
+    two.add([], notes=[Note("c", "nothing here", {"questions": 0})])
     assert one.merge(two) == Added(new=1, known=1)
     assert one.provenance(ask("q1"))["source"] == "first"
     assert one.provenance(ask("q2", id="b")) == two.provenance(ask("q2", id="b"))
     assert [(kept, checks) for _, kept, checks in one.everything()] == [(True, None), (False, {"free_form": "x"})]
-    assert list(one.notes()) == [("c", "nothing here", {"outcome": "empty"})]
+    assert list(one.notes()) == [("c", "nothing here", {"questions": 0})]
     assert one.merge(two) == Added(known=2)
     with pytest.raises(InputError, match="into itself"):
         one.merge(QuestionStore(tmp_path / "1.sqlite"))
 
 
 def test_notes_and_meta(store: QuestionStore) -> None:
-    store.remember("a  b", "x", {"n": 1})
-    store.remember("a b", "x", {"n": 2})
+    store.add([], notes=[Note("x", "a  b", {"n": 1})])
+    store.add([], notes=[Note("x", "a b", {"n": 2})])
+    assert store.worked_on() == {"x"}
     store.set_meta("filter", {"mode": "paper"})
     assert list(store.notes()) == [("x", "a  b", {"n": 2})] and store.prompts() == [("x", "a  b")]
     assert store.meta("filter") == {"mode": "paper"} and store.meta("nothing") is None
