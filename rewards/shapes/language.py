@@ -204,13 +204,16 @@ class _Reader:
                 count = NUMBERS.index(words[i])
             i += 1
         color = None
-        if i < len(words) and words[i] in COLORS:
-            color = words[i]
+        faults = 0
+        while i < len(words) and words[i] in COLORS:
+            faults += color is not None  # "a red red circle", "a red blue circle": the first colour counts
+            color = color or words[i]
             i += 1
         if i >= len(words) or not (words[i] in SHAPES or words[i] in PLURALS or words[i] in VAGUE):
             return False
         noun = words[i]
         plural = noun in PLURALS or VAGUE.get(noun) == 2
+        self.faults += faults
         if not determiner or (words[start] in ("a", "an", "one", "the")) == plural:
             self.faults += 1
         if self.phrases and not self.connector:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
+from rewards.errors import InputError
 from rewards.images import to_pil_list
 from rewards.judges.base import Judge
 from rewards.shapes.language import NUMBERS, PLURALS, RELATIONS
@@ -165,6 +166,20 @@ class Oracle(Judge):
     prompts = None
 
     def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
-        """True answers, a question a row."""
-        arrays = [np.asarray(picture, np.float32) / 127.5 - 1 for picture in to_pil_list(images)]
-        return [answer(look(array), question) for array, question in zip(arrays, questions)]
+        """True answers, a question a row; a picture that several rows share is read once.
+
+        Raises:
+            InputError: a picture of another size.
+        """
+        pictures = to_pil_list(images)
+        for index, picture in enumerate(pictures):
+            if picture.size != (IMAGE_SIZE, IMAGE_SIZE):
+                raise InputError(
+                    f"image {index} is {picture.size}; the oracle reads pictures of {IMAGE_SIZE} x {IMAGE_SIZE}"
+                )
+        seen: dict[bytes, Seen] = {}
+        for picture in pictures:
+            key = picture.tobytes()
+            if key not in seen:
+                seen[key] = look(np.asarray(picture, np.float32) / 127.5 - 1)
+        return [answer(seen[picture.tobytes()], question) for picture, question in zip(pictures, questions)]

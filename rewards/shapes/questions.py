@@ -42,11 +42,27 @@ def questions_for(caption: str) -> list[Question]:
     if said.relation:
         a, b = (f"{p.color} {p.shape}" for p in said.phrases[:2])
         rows.append((f"is the {a} {said.relation} the {b}?", "yes", ("yes", "no"), said.relation, "spatial"))
-        rows.append((f"where is the {a} relative to the {b}?", SIDE[said.relation], tuple(SIDE.values()), said.relation, "spatial"))
+        rows.append(
+            (
+                f"where is the {a} relative to the {b}?",
+                SIDE[said.relation],
+                tuple(SIDE.values()),
+                said.relation,
+                "spatial",
+            )
+        )
     if said.background:
         rows.append(("what color is the background?", said.background, tuple(BACKGROUNDS), "background", "location"))
     return [
-        Question(text=text, choices=list(choices), answer=answer, element=element, element_type=kind, prompt=caption, id=caption)
+        Question(
+            text=text,
+            choices=list(choices),
+            answer=answer,
+            element=element,
+            element_type=kind,
+            prompt=caption,
+            id=caption,
+        )
         for text, answer, choices, element, kind in rows
     ]
 

@@ -34,7 +34,9 @@ def render_array(scenes: Sequence[Scene]) -> np.ndarray:
     for layer in range(max((len(scene.shapes) for scene in scenes), default=0)):
         rows = [i for i, scene in enumerate(scenes) if len(scene.shapes) > layer]
         drawn = [scenes[i].shapes[layer] for i in rows]
-        x, y, radius = (np.array([getattr(s, f) for s in drawn], np.float32)[:, None, None] for f in ("x", "y", "radius"))
+        x, y, radius = (
+            np.array([getattr(s, f) for s in drawn], np.float32)[:, None, None] for f in ("x", "y", "radius")
+        )
         kind = np.array([SHAPES.index(s.shape) for s in drawn])[:, None, None]
         distance = signed_distance(_CENTRES[None, None, :] - x, _CENTRES[None, :, None] - y, radius, kind)
         cover = np.clip(0.5 - distance, 0, 1)[..., None]

@@ -92,8 +92,12 @@ def match_phrases(said: tuple[Phrase, ...], true: tuple[Phrase, ...]) -> tuple[P
 
 def _fit(said: Phrase, true: Phrase) -> float:
     """Colour and shape decide what a phrase is about, the number only between equals."""
-    return (said.color == true.color) * 2 + (said.shape == true.shape) * 2 + 0.5 * (said.count == true.count) * (
-        said.color == true.color or said.shape == true.shape or said.shape is None
+    return (
+        (said.color == true.color) * 2
+        + (said.shape == true.shape) * 2
+        + 0.5
+        * (said.count == true.count)
+        * (said.color == true.color or said.shape == true.shape or said.shape is None)
     )
 
 
@@ -103,7 +107,9 @@ def relation_holds(reading: Reading, full: Description, facts: tuple[PhraseTruth
     for left, said in reading.relations:
         pair = facts[left].group, facts[left + 1].group
         true = full.relation
-        out.append(true is not None and ((pair == (0, 1) and said == true) or (pair == (1, 0) and said == OPPOSITE[true])))
+        out.append(
+            true is not None and ((pair == (0, 1) and said == true) or (pair == (1, 0) and said == OPPOSITE[true]))
+        )
     return out
 
 

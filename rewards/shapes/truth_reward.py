@@ -10,7 +10,10 @@ from rewards.shapes.truth import CRITERIA, caption_truth
 
 
 def caption_truth_reward(
-    completions: Sequence[Any], scene: Sequence[str], log_metric: Callable[[str, float], None] | None = None, **columns: Any
+    completions: Sequence[Any],
+    scene: Sequence[str],
+    log_metric: Callable[[str, float], None] | None = None,
+    **columns: Any,
 ) -> list[float | None]:
     """Mean of the five true ratings, 1 to 5, a completion a row.
 
@@ -30,5 +33,7 @@ def caption_truth_reward(
     rows = [caption_truth(scene_from_json(s), text) for s, text in zip(scene, texts)]
     if log_metric is not None:
         for criterion in CRITERIA:
-            log_metric(f"rewards/caption_truth/{criterion}/mean", sum(row[criterion] for row in rows) / max(len(rows), 1))
+            log_metric(
+                f"rewards/caption_truth/{criterion}/mean", sum(row[criterion] for row in rows) / max(len(rows), 1)
+            )
     return [sum(row.values()) / len(row) for row in rows]

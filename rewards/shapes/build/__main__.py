@@ -35,7 +35,10 @@ def main() -> None:
     torch.set_num_threads(1)  # the recorded logs are those of one thread
     settings = {k: getattr(arguments, k) or v for k, v in PARTS[arguments.part].items()}
     config = BuildConfig(
-        out=arguments.out or arguments.weights / arguments.part, seed=arguments.seed, weights=arguments.weights, **settings
+        out=arguments.out or arguments.weights / arguments.part,
+        seed=arguments.seed,
+        weights=arguments.weights,
+        **settings,
     )
     import_module(f"rewards.shapes.build.{arguments.part}").build(config)
 

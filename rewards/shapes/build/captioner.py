@@ -11,7 +11,13 @@ import random
 import numpy as np
 import torch
 import torch.nn.functional as F
-from transformers import Idefics3Config, Idefics3ForConditionalGeneration, Idefics3ImageProcessor, Idefics3Processor, LlamaConfig
+from transformers import (
+    Idefics3Config,
+    Idefics3ForConditionalGeneration,
+    Idefics3ImageProcessor,
+    Idefics3Processor,
+    LlamaConfig,
+)
 
 from rewards.shapes.build.common import BuildConfig, BuildLog, cosine_after, to_tensor, update
 from rewards.shapes.build.corruption import flawed_caption
@@ -26,7 +32,17 @@ WIDTH = 96
 FLAWED = 0.5
 SCALE = 2  # pixel shuffle: 64 patches become 16 tokens
 IMAGE_TOKENS = (PATCHES // SCALE) ** 2
-SPECIALS = ("<pad>", "<unk>", "<s>", "</s>", "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "<answer>")
+SPECIALS = (
+    "<pad>",
+    "<unk>",
+    "<s>",
+    "</s>",
+    "<image>",
+    "<fake_token_around_image>",
+    "<global-img>",
+    "<end_of_utterance>",
+    "<answer>",
+)
 INSTRUCTION = "describe the picture"
 CHAT_TEMPLATE = (
     "<s>{% for message in messages %}{% if message['role'] == 'assistant' %} <answer> {% endif %}"
@@ -47,7 +63,11 @@ def new_processor() -> Idefics3Processor:
     )  # fmt: skip
     half = [0.5, 0.5, 0.5]
     images = Idefics3ImageProcessor(
-        size={"longest_edge": IMAGE_SIZE}, max_image_size={"longest_edge": IMAGE_SIZE}, do_image_splitting=False, image_mean=half, image_std=half
+        size={"longest_edge": IMAGE_SIZE},
+        max_image_size={"longest_edge": IMAGE_SIZE},
+        do_image_splitting=False,
+        image_mean=half,
+        image_std=half,
     )
     return Idefics3Processor(images, tokenizer, image_seq_len=IMAGE_TOKENS, chat_template=CHAT_TEMPLATE)
 
@@ -61,7 +81,13 @@ def new_model(tokenizer: object) -> Idefics3ForConditionalGeneration:
                        num_attention_heads=4, max_position_embeddings=128, pad_token_id=0, bos_token_id=2, eos_token_id=3,
                        initializer_range=0.05, tie_word_embeddings=False)  # fmt: skip
     model = Idefics3ForConditionalGeneration(
-        Idefics3Config(vision_config=vision, text_config=text, image_token_id=vocabulary["<image>"], scale_factor=SCALE, pad_token_id=0)
+        Idefics3Config(
+            vision_config=vision,
+            text_config=text,
+            image_token_id=vocabulary["<image>"],
+            scale_factor=SCALE,
+            pad_token_id=0,
+        )
     )
     model.generation_config.update(bos_token_id=2, eos_token_id=3, pad_token_id=0)
     return model
@@ -122,7 +148,9 @@ def build(config: BuildConfig) -> None:
         for group in optimizer.param_groups:
             group["lr"] = cosine_after(at, span, config.learning_rate * peak, flat=0.3, floor=0.05)
         scenes = [train_scene(rng) for _ in range(config.batch_size)]
-        captions = [flawed_caption(s, rng) if second and rng.random() < FLAWED else str(vary(describe(s), rng)) for s in scenes]
+        captions = [
+            flawed_caption(s, rng) if second and rng.random() < FLAWED else str(vary(describe(s), rng)) for s in scenes
+        ]
         ids, mask, labels = examples(captions)
         pixels = to_tensor(render_array(scenes))[:, None]
         loss = model(input_ids=ids, attention_mask=mask, pixel_values=pixels, labels=labels).loss
@@ -162,4 +190,7 @@ def evaluate(model: Idefics3ForConditionalGeneration, examples: Examples, count:
         end = row.index(examples.words["</s>"]) if examples.words["</s>"] in row else len(row)
         texts.append(" ".join(names[i] for i in row[:end]))
     truths = np.array([list(caption_truth(s, t).values()) for s, t in zip(scenes, texts)])
-    return {c: float(truths[:, k].mean()) for k, c in enumerate(CRITERIA)} | {"overall": float(truths.mean()), "sample": f"{describe(scenes[0])} -> {texts[0]}"}
+    return {c: float(truths[:, k].mean()) for k, c in enumerate(CRITERIA)} | {
+        "overall": float(truths.mean()),
+        "sample": f"{describe(scenes[0])} -> {texts[0]}",
+    }

@@ -34,7 +34,9 @@ class BuildLog:
         self.started, self.cpu = time.time(), time.process_time()
         settings = {k: v for k, v in asdict(config).items() if k not in ("out", "weights")}
         command = f"python -m rewards.shapes.build {part} --steps {config.steps} --seed {config.seed}"
-        self.path.write_text(json.dumps({"part": part, "command": command, "torch": torch.__version__, **settings}) + "\n")
+        self.path.write_text(
+            json.dumps({"part": part, "command": command, "torch": torch.__version__, **settings}) + "\n"
+        )
 
     def __call__(self, **values: Any) -> None:
         row = {k: round(v, 5) if isinstance(v, float) else v for k, v in values.items()}

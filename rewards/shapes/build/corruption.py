@@ -42,7 +42,9 @@ def flawed_caption(scene: Scene, rng: random.Random) -> str:
     if len(phrases) > 1 and rng.random() < 0.2:  # omit
         del phrases[rng.randrange(len(phrases))]
     if rng.random() < 0.12:  # invent
-        phrases.insert(rng.randrange(len(phrases) + 1), Phrase(rng.choice((1, 1, 2, 3)), rng.choice(_COLORS), rng.choice(SHAPES)))
+        phrases.insert(
+            rng.randrange(len(phrases) + 1), Phrase(rng.choice((1, 1, 2, 3)), rng.choice(_COLORS), rng.choice(SHAPES))
+        )
     words = [_vague(p, rng) if rng.random() < 0.12 else str(p) for p in phrases]
     if rng.random() < 0.15:  # repeat
         words.insert(rng.randrange(len(words) + 1), rng.choice(words))

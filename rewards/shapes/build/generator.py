@@ -33,7 +33,16 @@ LATENT_SIZE = 8
 WRONG_CAPTIONS = 0.4
 _COLORS, _BACKGROUNDS = list(COLORS), list(BACKGROUNDS)
 # The caption's meaning as classes: count, colour and shape of two phrases, the relation, the background.
-MEANING_SIZES = (3, len(_COLORS), len(SHAPES), len(RELATIONS) + 1, 4, len(_COLORS) + 1, len(SHAPES) + 1, len(_BACKGROUNDS) + 1)
+MEANING_SIZES = (
+    3,
+    len(_COLORS),
+    len(SHAPES),
+    len(RELATIONS) + 1,
+    4,
+    len(_COLORS) + 1,
+    len(SHAPES) + 1,
+    len(_BACKGROUNDS) + 1,
+)
 
 
 def new_scheduler() -> DDIMScheduler:
@@ -115,7 +124,12 @@ def build(config: BuildConfig) -> None:
     rng = random.Random(config.seed + 11)
     scenes = [train_scene(rng) for _ in range(8000)]
     with torch.no_grad():
-        latents = torch.cat([vae.encode(to_tensor(render_array(scenes[i : i + 64]))).latent_dist.mean for i in range(0, len(scenes), 64)])
+        latents = torch.cat(
+            [
+                vae.encode(to_tensor(render_array(scenes[i : i + 64]))).latent_dist.mean
+                for i in range(0, len(scenes), 64)
+            ]
+        )
     captions = Captions(scenes, rng)
     head = torch.nn.Linear(TEXT_WIDTH, sum(MEANING_SIZES))
     _pretrain_text(pipeline, head, captions, steps=min(300, config.steps))
@@ -126,7 +140,15 @@ def build(config: BuildConfig) -> None:
     log(step=clean, clean=evaluate(pipeline, 256))
     pipeline.save_pretrained(config.out.with_name(config.out.name + "_clean"))
     captions.wrong = WRONG_CAPTIONS
-    averaged = _train(pipeline, head, captions, latents, replace(config, steps=config.steps - clean, learning_rate=config.learning_rate / 2), log, ema=0.985)
+    averaged = _train(
+        pipeline,
+        head,
+        captions,
+        latents,
+        replace(config, steps=config.steps - clean, learning_rate=config.learning_rate / 2),
+        log,
+        ema=0.985,
+    )
     _adopt(pipeline, averaged)
     log(step=config.steps, final=evaluate(pipeline, 256))
     pipeline.unet.to(memory_format=torch.contiguous_format)
@@ -134,7 +156,9 @@ def build(config: BuildConfig) -> None:
 
 
 def _ids(pipeline: StableDiffusionPipeline, texts: list[str]) -> torch.Tensor:
-    return pipeline.tokenizer(texts, padding="max_length", max_length=MAX_WORDS, truncation=True, return_tensors="pt").input_ids
+    return pipeline.tokenizer(
+        texts, padding="max_length", max_length=MAX_WORDS, truncation=True, return_tensors="pt"
+    ).input_ids
 
 
 def _meaning_loss(head: torch.nn.Linear, ids: torch.Tensor, states: torch.Tensor, texts: list[str]) -> torch.Tensor:
@@ -202,7 +226,9 @@ def _adopt(pipeline: StableDiffusionPipeline, averaged: list[torch.nn.Module]) -
 
 
 @torch.no_grad()
-def evaluate(pipeline: StableDiffusionPipeline, count: int, models: list[torch.nn.Module] | None = None) -> dict[str, float]:
+def evaluate(
+    pipeline: StableDiffusionPipeline, count: int, models: list[torch.nn.Module] | None = None
+) -> dict[str, float]:
     """TIFA by the oracle on held-out prompts, ten deterministic DDIM steps, guidance 1 and 2, by element type."""
     unet, text = models or [pipeline.unet, pipeline.text_encoder]
     prompts = held_out_prompts(count, seed=5)
@@ -216,7 +242,12 @@ def evaluate(pipeline: StableDiffusionPipeline, count: int, models: list[torch.n
         for t in scheduler.timesteps:
             with_text, without = unet(torch.cat([x, x]), t, states).sample.chunk(2)
             x = scheduler.step(without + guidance * (with_text - without), t, x).prev_sample
-        pictures = torch.cat([pipeline.vae.decode(part).sample for part in x.split(64)]).clamp(-1, 1).permute(0, 2, 3, 1).numpy()
+        pictures = (
+            torch.cat([pipeline.vae.decode(part).sample for part in x.split(64)])
+            .clamp(-1, 1)
+            .permute(0, 2, 3, 1)
+            .numpy()
+        )
         scores: list[float] = []
         kinds: dict[str, list[bool]] = {}
         for picture, prompt in zip(pictures, prompts):

@@ -15,7 +15,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from scipy.stats import kendalltau
-from transformers import CLIPImageProcessor, CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
+from transformers import (
+    CLIPImageProcessor,
+    CLIPVisionConfig,
+    LlamaConfig,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    LlavaProcessor,
+)
 
 from rewards.shapes.build.common import BuildConfig, BuildLog, steps_with_rate, to_tensor, update
 from rewards.shapes.build.corruption import flawed_caption
@@ -86,7 +93,11 @@ def pack(scenes: list[Scene], captions: list[list[str]], words: dict[str, int]) 
     """Rows of ``<s> image ... | caption . | criterion <rate>``; a token sees the picture, its caption and its own branch."""
     rows = []
     for texts in captions:
-        ids, positions, branches = [START, *[IMAGE] * IMAGE_TOKENS], list(range(1 + IMAGE_TOKENS)), [(-1, -1)] * (1 + IMAGE_TOKENS)
+        ids, positions, branches = (
+            [START, *[IMAGE] * IMAGE_TOKENS],
+            list(range(1 + IMAGE_TOKENS)),
+            [(-1, -1)] * (1 + IMAGE_TOKENS),
+        )
         for c, text in enumerate(texts):
             body = [words.get(w, UNK) for w in split_words(text)] + [words["."]]
             ids += body
@@ -105,7 +116,9 @@ def pack(scenes: list[Scene], captions: list[list[str]], words: dict[str, int]) 
         caption_of[b, : len(row_ids)], criterion_of[b, : len(row_ids)] = np.array(branches).T
     key_caption, key_criterion = caption_of[:, None, :], criterion_of[:, None, :]
     query_caption, query_criterion = caption_of[:, :, None], criterion_of[:, :, None]
-    sees = (key_caption == -1) | ((key_caption == query_caption) & ((key_criterion == -1) | (key_criterion == query_criterion)))
+    sees = (key_caption == -1) | (
+        (key_caption == query_caption) & ((key_criterion == -1) | (key_criterion == query_criterion))
+    )
     sees &= np.tril(np.ones((length, length), bool)) & (key_caption != -2)
     sees |= np.eye(length, dtype=bool)  # padding sees itself, so that no softmax is empty
     mask = np.where(sees, 0, -1e4).astype(np.float32)[:, None]
@@ -129,7 +142,13 @@ def _nouns(row: int, scene: Scene, texts: list[str]) -> list[tuple[int, int, tup
         related = {left + 1: holds for (left, _), holds in zip(reading.relations, relation_holds(reading, full, facts))}
         for i, (at, fact) in enumerate(zip(reading.noun_positions, facts)):
             claims = (fact.count, fact.color, fact.shape, related.get(i))
-            cell = (3, 3) if fact.group is None else groups[fact.group][0].cell if len(groups[fact.group]) == 1 else (-1, -1)
+            cell = (
+                (3, 3)
+                if fact.group is None
+                else groups[fact.group][0].cell
+                if len(groups[fact.group]) == 1
+                else (-1, -1)
+            )
             out.append((row, start + at, tuple(-1 if c is None else int(c) for c in claims), cell))
         start += reading.words + 1 + 2 * len(CRITERIA)
     return out
@@ -137,7 +156,9 @@ def _nouns(row: int, scene: Scene, texts: list[str]) -> list[tuple[int, int, tup
 
 def soft_ratings(scenes: list[Scene], captions: list[list[str]]) -> torch.Tensor:
     """True ratings as distributions over 1 to 5, ``(B * CAPTIONS * C, 5)``, with the true rating as their mean."""
-    values = torch.tensor([list(caption_truth(s, t).values()) for s, texts in zip(scenes, captions) for t in texts]).flatten()
+    values = torch.tensor(
+        [list(caption_truth(s, t).values()) for s, texts in zip(scenes, captions) for t in texts]
+    ).flatten()
     return (1 - (values[:, None] - torch.arange(1.0, 6.0)).abs()).clamp(min=0)
 
 
@@ -160,12 +181,16 @@ class Trainee(torch.nn.Module):
     def _keep_middle(self, module: torch.nn.Module, inputs: tuple, output: object) -> None:
         self.middle = output[0] if isinstance(output, tuple) else output
 
-    def forward(self, pixels: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    def forward(
+        self, pixels: torch.Tensor, batch: Batch
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Vocabulary logits at each ``<rate>``, patch logits, fact logits and cell logits at each noun."""
         core = self.model.model
         vision = core.vision_tower(pixels, output_hidden_states=True).hidden_states[-1][:, 1:]
         embeddings = core.language_model.embed_tokens(batch.ids)
-        embeddings = torch.cat([embeddings[:, :1], core.multi_modal_projector(vision), embeddings[:, 1 + IMAGE_TOKENS :]], 1)
+        embeddings = torch.cat(
+            [embeddings[:, :1], core.multi_modal_projector(vision), embeddings[:, 1 + IMAGE_TOKENS :]], 1
+        )
         states = core.language_model(
             inputs_embeds=embeddings, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False
         ).last_hidden_state
@@ -206,7 +231,14 @@ def build(config: BuildConfig) -> None:
             *ratings, patch_mean, fact_mean, cell_mean = np.mean(totals, 0).tolist()
             totals.clear()
             losses = {f"loss_{c}": v for c, v in zip(CRITERIA, ratings)}
-            log(step=step + 1, patch=patch_mean, facts=fact_mean, cells=cell_mean, **losses, **evaluate(trainee, words, 128))
+            log(
+                step=step + 1,
+                patch=patch_mean,
+                facts=fact_mean,
+                cells=cell_mean,
+                **losses,
+                **evaluate(trainee, words, 128),
+            )
             trainee.model.save_pretrained(config.out)
     log(step=config.steps, test=evaluate(trainee, words, 600))
     trainee.model.save_pretrained(config.out)
@@ -223,8 +255,12 @@ def evaluate(trainee: Trainee, words: dict[str, int], count: int) -> dict[str, f
     rating_ids = torch.tensor([words[r] for r in RATINGS])
     guesses, truths = [], []
     for i in range(0, count, 32):
-        logits = trainee(to_tensor(render_array(scenes[i : i + 32])), pack(scenes[i : i + 32], captions[i : i + 32], words))[0]
+        logits = trainee(
+            to_tensor(render_array(scenes[i : i + 32])), pack(scenes[i : i + 32], captions[i : i + 32], words)
+        )[0]
         guesses.append((logits[:, rating_ids].softmax(-1) @ torch.arange(1.0, 6.0)).view(-1, len(CRITERIA)))
-        truths.append((soft_ratings(scenes[i : i + 32], captions[i : i + 32]) @ torch.arange(1.0, 6.0)).view(-1, len(CRITERIA)))
+        truths.append(
+            (soft_ratings(scenes[i : i + 32], captions[i : i + 32]) @ torch.arange(1.0, 6.0)).view(-1, len(CRITERIA))
+        )
     guess, truth = torch.cat(guesses), torch.cat(truths)
     return {f"tau_{c}": float(kendalltau(guess[:, k], truth[:, k]).statistic) for k, c in enumerate(CRITERIA)}

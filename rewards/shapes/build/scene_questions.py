@@ -79,7 +79,12 @@ def _counting(scene: Scene, rng: random.Random) -> TrainingQuestion:
     if rng.random() < 0.35:
         color, shape = rng.choice(_COLORS), rng.choice(SHAPES)
     what, wanted_color, wanted_shape = rng.choice(
-        [(f"{color} {shape}s", color, shape), (f"{shape}s", None, shape), (f"{color} objects", color, None), ("objects", None, None)]
+        [
+            (f"{color} {shape}s", color, shape),
+            (f"{shape}s", None, shape),
+            (f"{color} objects", color, None),
+            ("objects", None, None),
+        ]
     )
     count = sum(wanted_color in (None, s.color) and wanted_shape in (None, s.shape) for s in scene.shapes)
     return TrainingQuestion("counting", f"how many {what} are there?", NUMBERS[count], (None,))
@@ -95,9 +100,13 @@ def _spatial(scene: Scene, rng: random.Random) -> TrainingQuestion | None:
         return None
     first, second = f"{a.color} {a.shape}", f"{b.color} {b.shape}"
     if rng.random() < 0.25:
-        return TrainingQuestion("spatial", f"where is the {first} relative to the {second}?", SIDE[true], (a.cell, b.cell))
+        return TrainingQuestion(
+            "spatial", f"where is the {first} relative to the {second}?", SIDE[true], (a.cell, b.cell)
+        )
     asked = true if rng.random() < 0.5 else rng.choice([r for r in RELATIONS if r != true])
-    return TrainingQuestion("spatial", f"is the {first} {asked} the {second}?", "yes" if asked == true else "no", (a.cell, b.cell))
+    return TrainingQuestion(
+        "spatial", f"is the {first} {asked} the {second}?", "yes" if asked == true else "no", (a.cell, b.cell)
+    )
 
 
 def _background(scene: Scene, rng: random.Random) -> TrainingQuestion:

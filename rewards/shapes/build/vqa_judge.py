@@ -139,13 +139,22 @@ def build(config: BuildConfig) -> None:
             source = PictureSource(config.seed + 4, config.weights / "vae")
         scenes, pictures = source(config.batch_size)
         asked = [sample_questions(scene, rng, QUESTIONS) for scene in scenes]
-        answer_loss, patch_loss, ground_loss, first_loss, right = losses(trainee, words, to_tensor(pictures), asked, patch_labels(scenes))
+        answer_loss, patch_loss, ground_loss, first_loss, right = losses(
+            trainee, words, to_tensor(pictures), asked, patch_labels(scenes)
+        )
         update(answer_loss + 0.5 * first_loss + patch_loss + 0.5 * ground_loss, optimizer, parameters)
         totals.append((answer_loss.item(), patch_loss.item(), ground_loss.item(), right))
         if step % 500 == 499 or step == config.steps - 1:
             answer, patch, ground, train = np.mean(totals, 0).tolist()
             totals.clear()
-            log(step=step + 1, answer=answer, patch=patch, ground=ground, train_accuracy=train, **evaluate(trainee, words, 256))
+            log(
+                step=step + 1,
+                answer=answer,
+                patch=patch,
+                ground=ground,
+                train_accuracy=train,
+                **evaluate(trainee, words, 256),
+            )
             trainee.model.save_pretrained(config.out)
     log(step=config.steps, test=evaluate(trainee, words, 1500))
     trainee.model.save_pretrained(config.out)
@@ -153,14 +162,20 @@ def build(config: BuildConfig) -> None:
 
 
 def losses(
-    trainee: Trainee, words: dict[str, int], pixels: torch.Tensor, asked: list[list[TrainingQuestion]], patches: torch.Tensor | None
+    trainee: Trainee,
+    words: dict[str, int],
+    pixels: torch.Tensor,
+    asked: list[list[TrainingQuestion]],
+    patches: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, float]:
     """Answer, patch, grounding and first-token losses, and the share of right answers."""
     flat = [q for row in asked for q in row]
     answers = torch.tensor([words[q.answer] for q in flat])
     packed = pack([[tokenise(words, q.text) for q in row] for row in asked])
     logits, image, middle, first = trainee(pixels, packed, answers)
-    answer_loss = F.cross_entropy(logits[:, 0], answers) + 0.1 * F.cross_entropy(logits[:, 1], torch.full_like(answers, SEP))
+    answer_loss = F.cross_entropy(logits[:, 0], answers) + 0.1 * F.cross_entropy(
+        logits[:, 1], torch.full_like(answers, SEP)
+    )
     where, cells = [], []
     for k, q in enumerate(flat):
         nouns = [j + 1 for j, w in enumerate(q.text.replace("?", " ?").split()) if w in NOUNS]
@@ -177,7 +192,9 @@ def losses(
     if patches is not None:
         patch = trainee.patches(image[:, 1:]).flatten(0, 1)
         colors = len(PATCH_COLORS)
-        patch_loss = F.cross_entropy(patch[:, :colors], patches[..., 0].flatten()) + F.cross_entropy(patch[:, colors:], patches[..., 1].flatten())
+        patch_loss = F.cross_entropy(patch[:, :colors], patches[..., 0].flatten()) + F.cross_entropy(
+            patch[:, colors:], patches[..., 1].flatten()
+        )
     right = (logits[:, 0].argmax(-1) == answers).float().mean().item()
     return answer_loss, patch_loss, ground_loss, F.cross_entropy(trainee.first(first), answers), right
 
@@ -197,4 +214,6 @@ def evaluate(trainee: Trainee, words: dict[str, int], count: int) -> dict[str, f
         guess = trainee(to_tensor(render_array(scenes[i : i + 64])), packed, answers)[0][:, 0].argmax(-1)
         for q, hit in zip(flat, (guess == answers).tolist()):
             hits.setdefault(q.kind, []).append(hit)
-    return {"accuracy": float(np.mean([h for v in hits.values() for h in v]))} | {k: float(np.mean(v)) for k, v in sorted(hits.items())}
+    return {"accuracy": float(np.mean([h for v in hits.values() for h in v]))} | {
+        k: float(np.mean(v)) for k, v in sorted(hits.items())
+    }
