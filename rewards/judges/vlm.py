@@ -226,9 +226,10 @@ class VLMJudge(LocalJudge):
         seen: dict[int, tuple[Picture, ...] | Abstained] = {}
         groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
         for index, (owner, (prompt, then)) in enumerate(zip(owners, rows)):
-            if owner not in seen:
-                seen[owner] = self._pictures(images[owner], owner)
-            pictures = seen[owner]
+            same = id(images[owner])  # callers repeat one object for all of its prompts: convert and hash it once
+            if same not in seen:
+                seen[same] = self._pictures(images[owner], owner)
+            pictures = seen[same]
             if isinstance(pictures, Abstained):
                 results[index] = pictures
             else:

@@ -1,0 +1,122 @@
+"""Five criteria against one, best-of-8 against independent calls, and HarmonicEval's own share: one thread, same run.
+
+    python benchmarks/judges_shared_prefix.py            # about three minutes on one core
+
+Every ratio compares what runs in this process: `judge.rate` with shared prefixes, and transformers' own forward pass over
+one full prompt at a time (the peer). `short` prompts have one line a criterion; `built-in` prompts are the ones that
+HarmonicEval ships, with a five-level scale each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import judges_models
+import numpy as np
+import torch
+from PIL import Image
+
+from rewards.harmonic.reward import HarmonicEval
+from rewards.judges.base import load_judge
+
+SHORT = {
+    criterion: f"Rate the caption from 1 to 5.\nCaption: {{text}}\nHow {criterion} is the caption? {meaning}"
+    for criterion, meaning in {
+        "correct": "Is everything that the caption says true of the image, in objects, attributes, numbers and positions?",
+        "complete": "Does the caption mention everything that matters in the image, with no important detail missing?",
+        "clear": "Can a reader understand at once what the caption means, without having to guess from fragments?",
+        "fluent": "Is the caption written in natural language, without mistakes of grammar or spelling in any place?",
+        "concise": "Does the caption say what it says without needless words, repetition or padding in any part of it?",
+    }.items()
+}
+CAPTIONS = [f"A {colour} dog runs over the {place} and the sky is {sky}, with a person who looks at it from far away"
+            for colour, place, sky in zip("red blue grey black white brown tan gold".split(), "hill lawn field road beach path snow yard".split(),
+                                          "clear dark low bright dull pale high red".split())]  # fmt: skip
+
+
+def best_time(call: Callable[[], Any], repeats: int) -> tuple[Any, float]:
+    """The result and the shortest of `repeats` times, in CPU seconds (this process has one thread; other work on the machine does not count)."""
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        result = call()
+        times.append(time.process_time() - start)
+    return result, min(times)
+
+
+@torch.no_grad()
+def independent(judge: Any, image: Image.Image, prompts: list[str]) -> torch.Tensor:
+    """The peer: one full prompt a call, by transformers alone."""
+    variants = judge.rating_tokens(("1", "2", "3", "4", "5")).variants
+    rows = []
+    for prompt in prompts:
+        turn = [{"role": "user", "content": [{"type": "image", "image": image}, {"type": "text", "text": prompt}]}]
+        inputs = judge.processor.apply_chat_template(
+            turn, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
+        )
+        probabilities = judge.model(**inputs, use_cache=False, logits_to_keep=1).logits[0, -1].softmax(-1)
+        rows.append(torch.stack([probabilities[ids].sum() for ids in variants]))
+    return torch.stack(rows)
+
+
+def measure(kind: str, image_tokens: int, style: str, folder: Path) -> None:
+    judge = load_judge(judges_models.save(kind, image_tokens, folder))
+    side = round(image_tokens**0.5) * (14 if kind == "llava" else 28)
+    image = Image.fromarray(np.random.RandomState(0).randint(0, 255, (side, side, 3), dtype=np.uint8))
+    reward = HarmonicEval(judge, prompts=SHORT if style == "short" else None, min_rating_mass=0)
+    templates = list(reward.prompts.values())
+    rows = [template.replace("{text}", caption) for caption in CAPTIONS for template in templates]
+    lengths = [len(judge.tokenizer(row)["input_ids"]) for row in rows[:5]]
+    judge.rate([image], rows[:1])  # warm up
+    _, one = best_time(lambda: judge.rate([image], rows[:1]), 3)
+    _, five = best_time(lambda: judge.rate([image] * 5, rows[:5]), 3)
+    found, tree = best_time(lambda: judge.rate([image] * 40, rows), 2)
+    expected, peer = best_time(lambda: independent(judge, image, rows), 1)
+    difference = (found.probabilities - expected).abs().max().item()
+    inside: list[float] = []
+    rate = judge.rate
+
+    def timed(*args: Any) -> Any:
+        start = time.process_time()
+        result = rate(*args)
+        inside.append(time.process_time() - start)
+        return result
+
+    judge.rate = timed  # type: ignore[method-assign]
+    start = time.process_time()
+    reward.score([image] * 8, CAPTIONS)
+    whole = time.process_time() - start
+    judge.rate = rate  # type: ignore[method-assign]
+    print(
+        f"{kind:11s} {image_tokens:5d} image tokens, {style:8s} prompts of {min(lengths)}-{max(lengths)} tokens | "
+        f"1 criterion {one:.2f}s, 5 criteria {five:.2f}s = x{five / one:.2f} | best-of-8 x 5: independent {peer:.1f}s, "
+        f"shared {tree:.2f}s = {peer / tree:.1f} times faster, largest difference {difference:.0e} | "
+        f"HarmonicEval's own work {100 * (whole - sum(inside)) / whole:.1f}%",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kinds", nargs="+", default=["llava:576", "qwen2_5_vl:400", "qwen2_5_vl:1024"])
+    parser.add_argument("--styles", nargs="+", default=["short", "built-in"], choices=["short", "built-in"])
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        for entry in options.kinds:
+            kind, image_tokens = entry.split(":")
+            for style in options.styles:
+                measure(kind, int(image_tokens), style, Path(folder))
+
+
+if __name__ == "__main__":
+    main()
