@@ -1,0 +1,24 @@
+"""``rewards curves RUN [RUN ...]``: plots and one HTML page from run folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+
+def curves(
+    runs: list[Path] = typer.Argument(..., help="Run folders (with metrics.jsonl), finished or going on."),
+    out: Path | None = typer.Option(None, "--out", "-o", help="Folder for the files [default: the run's own folder]."),
+    title: str | None = typer.Option(None, help="Heading of the page [default: the runs' names]."),
+    smooth: int | None = typer.Option(
+        None, min=1, help="Points in the smoothing window [default: a tenth of a curve]."
+    ),
+) -> None:
+    """Draw a run's curves, or compare several: report.html (self-contained), curves/*.png and curves/*.svg."""
+    from rewards.trainers.report import write_report
+
+    report = write_report(runs, out, title=title, window=smooth)
+    typer.echo(f"{report.page}")
+    for plot in report.plots:
+        typer.echo(f"{plot}")
