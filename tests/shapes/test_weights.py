@@ -1,0 +1,125 @@
+"""The shipped weights: real classes, small enough, and as good (or as imperfect) as they claim."""
+
+import json
+import random
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from diffusers import StableDiffusionPipeline
+from scipy.stats import kendalltau
+from transformers import BlipForQuestionAnswering, Idefics3ForConditionalGeneration, LlavaForConditionalGeneration
+
+import rewards
+from rewards import HarmonicEval, load_judge
+from rewards.shapes.build.corruption import flawed_caption
+from rewards.shapes.build.scene_questions import sample_questions
+from rewards.shapes.datasets import caption_prompts, sample_scenes, scene_from_json
+from rewards.shapes.language import describe
+from rewards.shapes.oracle import answer, look
+from rewards.shapes.prompts import generator_prompts
+from rewards.shapes.questions import questions_for
+from rewards.shapes.render import render
+from rewards.shapes.truth import CRITERIA, caption_truth, true_overall
+from rewards.trainers.text_generation import generate_texts
+from rewards.trainers.text_settings import PolicySettings
+from rewards.trainers.text_setup import load_policy
+
+WEIGHTS = Path(rewards.__file__).parent / "shapes" / "weights"
+
+
+def test_all_parts_fit_in_40_megabytes_of_safetensors():
+    files = [f for f in WEIGHTS.rglob("*") if f.is_file()]
+    assert sum(f.stat().st_size for f in files) < 40e6
+    assert not [f for f in files if f.suffix in (".bin", ".pt", ".pkl", ".pth")]
+
+
+@pytest.mark.parametrize("part", ["vae", "vqa_judge", "rater", "captioner", "stable_diffusion"])
+def test_each_part_keeps_the_command_and_log_that_made_it(part):
+    rows = [json.loads(line) for line in (WEIGHTS / part / "build.jsonl").read_text().splitlines()]
+    assert rows[0]["command"].startswith("python -m rewards.shapes.build ")
+    assert "seed" in rows[0]
+    assert len(rows) > 2
+
+
+def test_plain_from_pretrained_loads_the_real_classes():
+    assert type(BlipForQuestionAnswering.from_pretrained(WEIGHTS / "vqa_judge")).__module__.startswith("transformers.")
+    LlavaForConditionalGeneration.from_pretrained(WEIGHTS / "rater")
+    Idefics3ForConditionalGeneration.from_pretrained(WEIGHTS / "captioner")
+    StableDiffusionPipeline.from_pretrained(WEIGHTS / "stable_diffusion")
+
+
+def test_vqa_judge_on_held_out_clean_scenes():
+    rng = random.Random(5)
+    scenes = sample_scenes("test", 300, seed=5)
+    rows = [(render(scene), q) for scene in scenes for q in sample_questions(scene, rng, 6)]
+    answers = load_judge("shapes-vqa").answer([r[0] for r in rows], [r[1].text for r in rows])
+    hits = defaultdict(list)
+    for (_, q), said in zip(rows, answers):
+        hits[q.kind].append(said == q.answer)
+    by_type = {kind: np.mean(values) for kind, values in hits.items()}
+    assert np.mean([h for v in hits.values() for h in v]) >= 0.97
+    assert min(by_type.values()) >= 0.94, by_type
+
+
+@pytest.fixture(scope="module")
+def generated():
+    pipeline = StableDiffusionPipeline.from_pretrained(WEIGHTS / "stable_diffusion")
+    pipeline.set_progress_bar_config(disable=True)
+    prompts = generator_prompts("test", 128, seed=7)
+    pictures = pipeline(
+        prompts, num_inference_steps=10, guidance_scale=1.0, output_type="np", generator=torch.Generator().manual_seed(0)
+    ).images
+    return prompts, pictures
+
+
+def test_generator_is_unsure_rather_than_unable(generated):
+    prompts, pictures = generated
+    scores = []
+    for prompt, picture in zip(prompts, pictures):
+        seen = look(picture.astype(np.float32) * 2 - 1)
+        scores.append(np.mean([answer(seen, q.text) == q.answer for q in questions_for(prompt)]))
+    assert 0.48 <= np.mean(scores) <= 0.67  # 50 to 65 percent, and two standard errors of this sample
+
+
+def test_vqa_judge_agrees_with_the_oracle_on_generated_pictures_that_the_oracle_is_sure_of(generated):
+    prompts, pictures = generated
+    rows = []
+    for prompt, picture in zip(prompts, pictures):
+        seen = look(picture.astype(np.float32) * 2 - 1)
+        if seen.sure:
+            rows += [(picture, q, answer(seen, q.text)) for q in questions_for(prompt)]
+    assert len(rows) > 200
+    said = load_judge("shapes-vqa").answer([(r[0] * 255).round().astype(np.uint8) for r in rows], [r[1].text for r in rows])
+    # Right or wrong is what counts: to "what color is the circle?" without a circle there is no right answer to agree on.
+    agree = [(word == q.answer) == (true == q.answer) for word, (_, q, true) in zip(said, rows)]
+    assert np.mean(agree) >= 0.90
+
+
+def test_rater_follows_the_truth_on_every_criterion():
+    rng = random.Random(6)
+    scenes = sample_scenes("test", 250, seed=6)
+    texts = [flawed_caption(scene, rng) for scene in scenes]
+    scores = HarmonicEval(load_judge("shapes-rater")).score([render(s) for s in scenes], texts)
+    true = np.array([[caption_truth(s, t)[c] for c in scores.criterion_names] for s, t in zip(scenes, texts)])
+    taus = {c: kendalltau(scores.criteria[:, k], true[:, k]).statistic for k, c in enumerate(scores.criterion_names)}
+    assert set(taus) == set(CRITERIA)
+    assert min(taus[c] for c in ("correctness", "completeness", "conciseness", "fluency")) >= 0.6, taus
+    assert scores.rating_mass.min() > 0.9
+
+
+def test_captioner_is_imperfect_but_not_lost():
+    model, processor, _ = load_policy(PolicySettings(path="shapes-captioner"))
+    rows = caption_prompts("test", 128, seed=8)
+    texts = [g.text for g in generate_texts(model, processor, list(rows), max_new_tokens=28, seed=0, batch_size=64)]
+    overall = np.mean([true_overall(scene_from_json(r["scene"]), t) for r, t in zip(rows, texts)])
+    perfect = np.mean([true_overall(scene_from_json(r["scene"]), t) == 5 for r, t in zip(rows, texts)])
+    assert 3.0 < overall < 4.6
+    assert perfect < 0.6
+
+
+def test_splits_are_disjoint():
+    keys = {split: {describe(s).key() for s in sample_scenes(split, 300, seed=1)} for split in ("train", "validation", "test")}
+    assert not keys["train"] & keys["validation"] and not keys["train"] & keys["test"] and not keys["validation"] & keys["test"]
