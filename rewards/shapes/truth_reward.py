@@ -12,7 +12,7 @@ from rewards.shapes.truth import CRITERIA, caption_truth
 def caption_truth_reward(
     completions: Sequence[Any],
     scene: Sequence[str],
-    log_metric: Callable[[str, float], None] | None = None,
+    log_extra: Callable[[str, list[Any]], None] | None = None,
     **columns: Any,
 ) -> list[float | None]:
     """Mean of the five true ratings, 1 to 5, a completion a row.
@@ -20,7 +20,7 @@ def caption_truth_reward(
     Args:
         completions: texts, or conversations whose last message is the text.
         scene: the `scene` column of :func:`rewards.shapes.datasets.caption_prompts`.
-        log_metric: TRL's; gets each criterion's mean as `rewards/caption_truth/<criterion>/mean`.
+        log_extra: TRL's; gets each criterion's true ratings as `caption_truth_reward/<criterion>`.
         columns: what else TRL passes.
 
     Example:
@@ -31,9 +31,7 @@ def caption_truth_reward(
     """
     texts = [c if isinstance(c, str) else c[-1]["content"] for c in completions]
     rows = [caption_truth(scene_from_json(s), text) for s, text in zip(scene, texts)]
-    if log_metric is not None:
+    if log_extra is not None:
         for criterion in CRITERIA:
-            log_metric(
-                f"rewards/caption_truth/{criterion}/mean", sum(row[criterion] for row in rows) / max(len(rows), 1)
-            )
+            log_extra(f"caption_truth_reward/{criterion}", [row[criterion] for row in rows])
     return [sum(row.values()) / len(row) for row in rows]
