@@ -171,8 +171,8 @@ def load_runs(paths: Sequence[str | Path]) -> list[Run]:
 
 
 def default_window(count: int) -> int:
-    """Points in a smoothing window for a curve of ``count`` points: a tenth of them, at most 500."""
-    return max(1, min(500, count // 10))
+    """Points in a smoothing window for a curve of ``count`` points: a tenth of them, 7 to 500; 1 for short curves."""
+    return min(500, max(7, count // 10)) if count >= 20 else 1
 
 
 def smooth(series: Series, window: int) -> Smoothed:

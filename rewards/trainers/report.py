@@ -241,7 +241,7 @@ def _gain_tile(label: str, gain: Gain) -> str:
     change = gain.after - gain.before
     clear = math.isfinite(gain.half) and abs(change) > gain.half
     direction = ("up" if change > 0 else "down") if clear else ""
-    interval = f" ± {number_text(gain.half)}" if math.isfinite(gain.half) else ""
+    interval = f" ± {gain.half:.3f}" if math.isfinite(gain.half) else ""
     return (
         f'<div class="tile"><span>{escape(label)}</span><b>{gain.before:.3f} → {gain.after:.3f}</b>'
         f'<small class="{direction}">{change:+.3f}{interval}</small></div>'
@@ -271,7 +271,7 @@ def _parts_table(run: Run) -> str:
     body = "".join(row for row in rows if row)
     if not body:
         return ""
-    header = "<tr><th>held-out</th><th>first</th><th>last</th><th>change</th><th>questions or samples</th></tr>"
+    header = "<tr><th>held-out</th><th>first</th><th>last</th><th>change</th><th>count</th></tr>"
     return f'<div class="table" style="margin-top:14px"><table>{header}{body}</table></div>'
 
 
@@ -281,7 +281,7 @@ def _gain_row(run: Run, branch: str, name: str, part: str, label: str, kind: str
         return ""
     counts = run.series(f"eval/{branch}/{name}/{part}/count").values
     count = f"{counts[-1]:,.0f}" if len(counts) else ""
-    interval = f" ± {number_text(gain.half)}" if math.isfinite(gain.half) else ""
+    interval = f" ± {gain.half:.3f}" if math.isfinite(gain.half) else ""
     cells = f"<td>{gain.before:.3f}</td><td>{gain.after:.3f}</td><td>{gain.after - gain.before:+.3f}{interval}</td>"
     return f'<tr><td class="{kind}">{escape(label)}</td>{cells}<td>{count}</td></tr>'
 

@@ -46,8 +46,11 @@ def draw(section: Section) -> Figure:
     """A section's charts on one figure, three a row at most."""
     columns = min(3, len(section.charts))
     rows = math.ceil(len(section.charts) / columns)
-    figure = Figure(figsize=(4.4 * columns, 2.9 * rows), layout="constrained")
+    width, height = 4.4 * columns, 2.9 * rows
+    figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
+    # Fixed margins in inches: the layout engines draw everything several times over to find the same ones.
+    figure.subplots_adjust(0.62 / width, 0.5 / height, 1 - 0.15 / width, 1 - 0.35 / height, 0.24, 0.42)
     for index, chart in enumerate(section.charts):
         _draw_chart(figure.add_subplot(rows, columns, index + 1), chart)
     return figure

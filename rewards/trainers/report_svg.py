@@ -12,7 +12,7 @@ from rewards.trainers.curves import thin
 from rewards.trainers.report_charts import Chart, Line
 
 WIDTH, HEIGHT = 420, 236
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 10, 26
+LEFT, RIGHT, TOP, BOTTOM = 54, 10, 10, 26
 HOVER_POINTS = 160
 
 
@@ -40,7 +40,7 @@ def chart_figure(chart: Chart, number: int) -> str:
     )
 
 
-def ticks(low: float, high: float, wanted: int = 4) -> list[float]:
+def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     """Round values that divide [low, high] into about ``wanted`` steps of 1, 2 or 5 times a power of ten.
 
     Example:
@@ -57,16 +57,30 @@ def ticks(low: float, high: float, wanted: int = 4) -> list[float]:
     return [round(index * step, digits) if digits else round(index * step) for index in range(first, last + 1)]
 
 
+def tick_labels(values: list[float]) -> list[str]:
+    """The ticks as texts with the same decimals, enough to tell them apart.
+
+    Example:
+        >>> tick_labels([0.995, 1.0, 1.005])
+        ['0.995', '1.000', '1.005']
+    """
+    size = max((abs(value) for value in values), default=0.0)
+    if size >= 10_000 or size < 0.001:
+        return [number_text(value) for value in values]
+    digits = max((len(f"{value:.9f}".rstrip("0").partition(".")[2]) for value in values), default=0)
+    return [f"{value:.{digits}f}" for value in values]
+
+
 def number_text(value: float) -> str:
     """A number short enough for an axis or a tooltip.
 
     Example:
         >>> [number_text(x) for x in (0.25, 12000, 0.00015, 3.0, 0.61234)]
-        ['0.25', '12k', '1.5e-04', '3', '0.612']
+        ['0.25', '12k', '1.5e-4', '3', '0.612']
     """
     size = abs(value)
     if size and size < 0.001:
-        return f"{value:.1e}"
+        return f"{value:.1e}".replace("e-0", "e-")
     if size >= 10_000:
         return f"{value / 1000:.4g}k"
     return f"{value:.3g}" if size < 100 else f"{value:.4g}"
@@ -126,10 +140,11 @@ def _drawing(chart: Chart, number: int) -> str:
 
 def _axes(frame: _Frame) -> str:
     drawn = []
-    for value in ticks(frame.y0, frame.y1):
+    values = ticks(frame.y0, frame.y1)
+    for value, label in zip(values, tick_labels(values)):
         y = frame.y(value)
         drawn.append(f'<line class="rule" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        drawn.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{number_text(value)}</text>')
+        drawn.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
     for step in ticks(frame.x0, frame.x1):
         if step == int(step):
             x, anchor = frame.x(step), "end" if frame.x(step) > WIDTH - 24 else "middle"
