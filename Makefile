@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 .PHONY: demo test test-slow lint clean
 
 demo: $(INSTALLED)
-	HF_HUB_OFFLINE=1 $(VENV)/bin/rewards demo
+	HF_HUB_OFFLINE=1 $(VENV)/bin/rewards demo --overwrite
 
 test: $(INSTALLED)
 	HF_HUB_OFFLINE=1 $(VENV)/bin/python -m pytest

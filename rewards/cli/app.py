@@ -5,6 +5,9 @@ from __future__ import annotations
 import typer
 
 from rewards import __version__
+from rewards.cli.curves import curves
+from rewards.cli.demo import demo
+from rewards.cli.humans import app as humans
 
 app = typer.Typer(
     name="rewards",
@@ -12,6 +15,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command()(demo)
+app.command()(curves)
+app.add_typer(humans, name="humans")
 
 
 def _version(show: bool) -> None:

@@ -13,9 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+import rewards
 from rewards.errors import InputError
 from rewards.judges.base import load_judge
 from rewards.shapes.oracle import Oracle
+from rewards.shapes.prompts import generator_prompts, question_store
 from rewards.tifa.matching import SENTENCE_MODEL, AnswerMatcher
 from rewards.tifa.questions import read_questions
 from rewards.tifa.reward import TIFA
@@ -25,11 +27,11 @@ from rewards.trainers.ddpo_config import DDPOConfig
 from rewards.trainers.ddpo_evaluation import Evaluation, paired_gain, summary
 from rewards.trainers.ddpo_policy import DTYPES
 from rewards.trainers.ddpo_rewards import reward_name
-from rewards.trainers.ddpo_shapes import SHAPES_PIPELINE, shapes_prompts, shapes_questions
 from rewards.trainers.metrics import read_metrics, write_whole
 
 SHAPES = "shapes"
 ORACLE = "shapes-oracle"
+SHAPES_PIPELINE = Path(rewards.__file__).parent / "shapes" / "weights" / "stable_diffusion"
 
 
 @dataclass
@@ -181,11 +183,9 @@ def _prompts(config: DDPORunConfig) -> tuple[QuestionStore, list[str], list[str]
     wanted = config.num_train_prompts
     logdir = Path(config.trainer.logdir)
     if config.questions == SHAPES:
-        train = shapes_prompts("train", wanted or 2000, config.prompt_seed)
-        held_out = shapes_prompts("test", config.num_eval_prompts, config.prompt_seed)
-        store = QuestionStore(_new_store(logdir))
-        store.add(shapes_questions([*train, *held_out]), {"source": "rewards.shapes"}, on_conflict="keep")
-        return store, train, held_out
+        train = generator_prompts("train", wanted or 2000, config.prompt_seed)
+        held_out = generator_prompts("test", config.num_eval_prompts, config.prompt_seed)
+        return question_store(_new_store(logdir), [*train, *held_out]), train, held_out
     path = Path(config.questions)
     if path.suffix in (".sqlite", ".db"):
         store = QuestionStore(path, create=False)

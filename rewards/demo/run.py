@@ -1,0 +1,145 @@
+"""The three uses one after the other: DDPO with TIFA, GRPO with HarmonicEval, best-of-8; then one table and one page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from rewards.demo.best_of_8 import rerank_captions
+from rewards.errors import InputError
+from rewards.trainers.config import load_config
+from rewards.trainers.ddpo_run import DDPORunConfig, run_ddpo
+from rewards.trainers.grpo import GRPORunConfig, run_grpo
+from rewards.trainers.metrics import write_whole
+from rewards.trainers.report import Table, write_report
+
+_HERE = Path(__file__).parent
+_HEADER = ("", "before", "after", "gain", "95% interval")
+
+
+def run_demo(out: Path, seed: int = 0, overwrite: bool = False) -> dict[str, Any]:
+    """Run the demo and write everything under ``out``.
+
+    Args:
+        out: the folder; holds ``ddpo``, ``grpo``, ``best_of_8``, ``summary.json``, ``curves`` and ``report.html`` afterwards.
+            What was written before an interruption stays readable.
+        seed: of training; the held-out prompts and their noise are always the same.
+        overwrite: replace an earlier demo in ``out``.
+
+    Returns:
+        The summary, as in ``summary.json``.
+
+    Raises:
+        InputError: ``out`` holds something already.
+        OSError: a file cannot be written.
+    """
+    started = time.perf_counter()
+    if out.exists() and any(out.iterdir()):
+        if not overwrite:
+            raise InputError(f"{out} is not empty; choose another folder with --out or replace it with --overwrite")
+        _remove_demo(out)
+    out.mkdir(parents=True, exist_ok=True)
+    print("1/3  DDPO with TIFA: a Stable Diffusion pipeline learns to draw what was asked", flush=True)
+    ddpo = load_config(DDPORunConfig, _HERE / "ddpo.yaml", {"trainer.logdir": str(out / "ddpo"), "trainer.seed": seed})
+    summary: dict[str, Any] = {"seed": seed, "ddpo": run_ddpo(ddpo)}
+    _save(out, summary, started)
+    print("2/3  GRPO with HarmonicEval: a vision-language model learns to describe what is there", flush=True)
+    grpo = load_config(GRPORunConfig, _HERE / "grpo.yaml", {"output_dir": str(out / "grpo"), "seed": seed})
+    summary["grpo"] = run_grpo(grpo)
+    _save(out, summary, started)
+    print("3/3  Best of 8: the untrained captioner, eight captions a picture, the rater chooses", flush=True)
+    summary["best_of_8"] = rerank_captions(out / "best_of_8", pictures=96, seed=seed)
+    _save(out, summary, started)
+    write_report([out / "ddpo", out / "grpo"], out, title="rewards demo", tables=demo_tables(summary))
+    return summary
+
+
+def _remove_demo(out: Path) -> None:
+    """Delete an earlier demo and nothing else: ``out`` may be a folder that holds other things too."""
+    for name in ("ddpo", "grpo", "best_of_8", "curves"):
+        shutil.rmtree(out / name, ignore_errors=True)
+    for name in ("summary.json", "report.html"):
+        (out / name).unlink(missing_ok=True)
+
+
+def _save(out: Path, summary: dict[str, Any], started: float) -> None:
+    summary["seconds"] = round(time.perf_counter() - started, 1)
+    write_whole(out / "summary.json", json.dumps(summary, indent=1) + "\n")
+
+
+def demo_tables(summary: dict[str, Any]) -> list[Table]:
+    """The demo's results: held-out prompts, the same noise before and after."""
+    return [_ddpo_table(summary["ddpo"]), _grpo_table(summary["grpo"]), _best_of_8_table(summary["best_of_8"])]
+
+
+def _ddpo_table(summary: dict[str, Any]) -> Table:
+    rows = []
+    for name, title in (("reward", "TIFA, judge"), ("audit", "TIFA, oracle")):
+        part = summary[name]
+        rows.append(_row(title, part["before"], part["after"], *part["gain"]))
+        for kind, values in part["by_element_type"].items():
+            rows.append(_row(f"  {kind}", values["before"], values["after"], values["after"] - values["before"]))
+    for row in summary["baselines"]:
+        for key, title in (("", "judge"), ("_audit", "oracle")):
+            base, trained = row[f"base{key}"], row[f"trained{key}"]
+            rows.append(
+                _row(f"guidance {row['guidance_scale']:g} instead of 1, {title}", base, trained, trained - base)
+            )
+    note = f"Share of questions answered right, {summary['eval_prompts']} held-out prompts; the judge trains, the oracle never does."
+    return Table("DDPO with TIFA", _HEADER, rows, note)
+
+
+def _grpo_table(summary: dict[str, Any]) -> Table:
+    rows = []
+    for name, title in (("HarmonicEval", "HarmonicEval, judge"), ("caption_truth_reward", "truth")):
+        parts = summary["gains"][name]
+        for part in ("overall", *(p for p in parts if p != "overall")):
+            v = parts[part]
+            rows.append(
+                _row(
+                    title if part == "overall" else f"  {part}", v["before"], v["after"], v["gain"], v["low"], v["high"]
+                )
+            )
+    return Table(
+        "GRPO with HarmonicEval",
+        _HEADER,
+        rows,
+        "Ratings from 1 to 5; the truth is computed from each scene and never trains.",
+    )
+
+
+def _best_of_8_table(curves: dict[str, Any]) -> Table:
+    rows = []
+    for name, title in (("overall", "HarmonicEval, judge"), ("truth", "truth")):
+        first, last = curves["curves"][name][0], curves["curves"][name][-1]
+        rows.append(
+            (title, f"{first['value']:.3f}", f"{last['value']:.3f}", f"{last['value'] - first['value']:+.3f}", "")
+        )
+    return Table(
+        "Best of 8",
+        ("", "one caption", "best of 8", "gain", ""),
+        rows,
+        f"{curves['items']} held-out pictures, no training.",
+    )
+
+
+def _row(
+    title: str, before: float, after: float, gain: float, low: float | None = None, high: float | None = None
+) -> tuple[str, ...]:
+    interval = "" if low is None or high is None else f"{low:+.3f} to {high:+.3f}"
+    return title, f"{before:.3f}", f"{after:.3f}", f"{gain:+.3f}", interval
+
+
+def format_tables(tables: list[Table]) -> str:
+    """Tables as plain text for a terminal."""
+    lines = []
+    for table in tables:
+        lines += ["", table.title, f"{table.header[0]:<34}" + "".join(f"{h:>14}" for h in table.header[1:])]
+        lines += [
+            f"{row[0]:<34}" + "".join(f"{cell:>14}" if i < 3 else f"{cell:>22}" for i, cell in enumerate(row[1:]))
+            for row in table.rows
+        ]
+    return "\n".join(lines)
