@@ -28,8 +28,8 @@ NEW_TOKENS = 2048
 _LLAMA2_PROMPT = (
     "<s>[INST] <<SYS>>\nGiven an image description, generate one or two multiple-choice questions that verifies "
     "if the image description is correct.\nClassify each concept into a type (object, human, animal, food, "
-    "activity, attribute, counting, color, material, spatial, location, shape, other), and then generate a question for each type.\n"
-    "\n<</SYS>>\n\nDescription: {description} [/INST] Entities:"
+    "activity, attribute, counting, color, material, spatial, location, shape, other), and then generate a question "
+    "for each type.\n\n<</SYS>>\n\nDescription: {description} [/INST] Entities:"
 )
 
 

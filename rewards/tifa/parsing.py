@@ -81,7 +81,7 @@ def parse_output(output: str, prompt: str, id: str | int = "", seed: int = 0, cu
     """
     reader = _Reader(prompt, id, seed)
     lines = _lines(output)
-    if cut_off and lines:
+    if cut_off and lines and not output.endswith("\n"):
         reader.parsed.dropped.append(f"last line {lines.pop()!r}: cut off")
     for line in lines:
         if not reader.read(line):

@@ -32,8 +32,9 @@ def tiny_blip(tmp_path_factory: pytest.TempPathFactory) -> Judge:
 def world(store: QuestionStore, ask: Ask, recorded) -> SimpleNamespace:
     """Two prompts, five questions; the judge is right on three of the first and one of the second."""
     store.add([
-        ask("is it red?"), ask("what color?", ("blue", "red"), "red"), ask("what shape?",
-        ("circle", "square"), "circle", element_type="shape"),
+        ask("is it red?"),
+        ask("what color?", ("blue", "red"), "red"),
+        ask("what shape?", ("circle", "square"), "circle", element_type="shape"),
         ask("is it blue?", id="s_2", prompt="a blue square"),
         ask("how many?", ("1", "2"), "1", element_type="counting", id="s_2", prompt="a blue square"),
     ])  # fmt: skip
