@@ -1,0 +1,58 @@
+"""`rewards rerank`: rank the candidates in a file, resumable, locally or on a Ray cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+PROBLEMS = 3
+"""Exit status of a job that finished and reported rows."""
+
+
+def rerank(
+    source: Path = typer.Argument(..., help="JSON lines, Parquet, or a folder written by Dataset.save_to_disk."),
+    overrides: list[str] = typer.Argument(None, help="key=value settings, e.g. reward.judge=blip-large group_by=id."),
+    out: Path = typer.Option(..., help="Folder of the job; an unfinished job in it goes on."),
+    config: Path | None = typer.Option(None, help="YAML with settings, e.g. configs/best_of_n_shapes.yaml."),
+    top: int | None = typer.Option(None, help="Candidates kept in each ranked row."),
+    pairs: bool = typer.Option(False, "--pairs", help="Write best against worst for TRL's DPOTrainer."),
+    min_margin: float = typer.Option(0.0, help="Least difference of scores in a pair."),
+    sft: bool = typer.Option(False, "--sft", help="Write the best ones for TRL's SFTTrainer."),
+    gain: bool = typer.Option(False, "--gain", help="Write the curves of best-of-k, with the audit beside."),
+    instruction: str = typer.Option("Describe the image.", help="User's message for rows without prompt or question."),
+    engine: str = typer.Option("local", help="local (all devices of this machine) or ray."),
+    address: str | None = typer.Option(None, help="Address of a Ray cluster, e.g. auto or ray://host:10001."),
+    actors: int | None = typer.Option(None, help="Judges on Ray; default: one a GPU, or one a two CPUs."),
+    gpus: float | None = typer.Option(None, help="GPUs of each judge on Ray; default: 1 where there are any."),
+) -> None:
+    """Rank candidates by a reward: best first, ties by position, abstentions last and marked.
+
+    Exit status 3 when rows were reported in problems.jsonl; all other rows are ranked all the same.
+    """
+    from tqdm import tqdm
+
+    from rewards.errors import InputError
+    from rewards.rerank.job import run_local, start_job
+    from rewards.rerank.outputs import OutputSettings, write_outputs
+    from rewards.rerank.settings import RerankSettings
+    from rewards.trainers.config import load_config
+
+    if engine not in ("local", "ray"):
+        raise InputError(f"engine is {engine!r}; local or ray is needed")
+    outputs = OutputSettings(top, pairs, min_margin, sft, gain, instruction)
+    job = start_job(source, out, load_config(RerankSettings, config, overrides or None))
+    total, missing = len(list(job.shards())), len(job.missing())
+    with tqdm(total=total, initial=total - missing, unit="shard", desc="rerank") as bar:
+        if engine == "local":
+            run_local(job, on_shard=lambda _: bar.update())
+        else:
+            from rewards.rerank.ray_engine import run_on_ray
+
+            run_on_ray(job, address=address, actors=actors, gpus=gpus, on_shard=lambda _: bar.update())
+    summary = write_outputs(job, outputs)
+    typer.echo(json.dumps(vars(summary)))
+    if summary.problems:
+        typer.echo(f"{summary.problems} problems are reported in {out / 'problems.jsonl'}", err=True)
+        raise typer.Exit(PROBLEMS)

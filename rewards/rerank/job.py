@@ -1,0 +1,232 @@
+"""A job of reranking: work cut into shards, each committed by one atomic rename, so that any process may be killed.
+
+A job's folder holds `manifest.json` (what the result depends on), `index.sqlite` (which rows make which item), and
+`shards/000000.jsonl` for every finished shard. A shard's content depends on the manifest and the source only, so that
+it does not matter who writes it, how often, or after how many deaths: a resumed job ends with the same bytes. Starting
+a job in the folder of another one (another judge, prompts, questions, source or cut) is refused, with the difference
+named.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rewards.errors import RewardsError
+from rewards.rerank.index import Index, IndexedItem
+from rewards.rerank.manifest import identities, portable, refuse_changes
+from rewards.rerank.ranking import Ranking, Score, rank
+from rewards.rerank.records import ranked_row
+from rewards.rerank.rows import Parsed, parse_rows
+from rewards.rerank.selection import rank_stream
+from rewards.rerank.settings import RerankSettings, build_rewards, local_devices
+from rewards.rerank.sources import Source, open_source
+from rewards.trainers.config import load_config
+
+FORMAT = 1
+# Fewer candidates than these say nothing about the judge: one broken folder of pictures would stop the job.
+_LARGE = 200
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Items `start` to `stop - 1`; the last shard also reports rows after the last item."""
+
+    number: int
+    start: int
+    stop: int
+    last: bool
+
+
+class Job:
+    """A folder in which the candidates of one source are ranked.
+
+    Open one with :func:`start_job`, or with the folder alone in a worker process.
+
+    Args:
+        folder: of a job that was started.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.manifest: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))
+        self.settings = load_config(RerankSettings, overrides=self.manifest["settings"])
+        self.source: Source = open_source(self.manifest["source"]["path"])
+        self.index = Index(self.folder / "index.sqlite")
+        self.items: int = self.manifest["source"]["items"]
+
+    def shards(self) -> Iterator[Shard]:
+        """All shards, finished or not. A source without items has one, for its problems."""
+        size = self.settings.shard_size
+        count = max(1, math.ceil(self.items / size))
+        for number in range(count):
+            yield Shard(number, number * size, min((number + 1) * size, self.items), number == count - 1)
+
+    def missing(self) -> list[Shard]:
+        """Shards that are not committed."""
+        return [shard for shard in self.shards() if not self.path_of(shard).exists()]
+
+    def path_of(self, shard: Shard) -> Path:
+        """Where a shard's rows are once it is committed."""
+        return self.folder / "shards" / f"{shard.number:06d}.jsonl"
+
+    def rewards(self, device: str | None = None) -> tuple[Any, Any]:
+        """The reward and the audit (or None), built in this process and checked against the manifest."""
+        built = build_rewards(self.settings, device)
+        refuse_changes(self.manifest["rewards"], identities(self.settings, built), "judge, prompts or questions")
+        return built
+
+    def run_shard(self, shard: Shard, rewards: tuple[Any, Any]) -> None:
+        """Rank a shard's items and commit its rows.
+
+        Raises:
+            RewardsError: the reward abstained on more than `max_abstained` of a large shard; nothing is committed.
+        """
+        rows = list(self._rows(shard, *rewards))
+        _refuse_failing_judge(rows, shard, self.settings.max_abstained)
+        lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
+        path = self.path_of(shard)
+        partial = path.with_suffix(f".{os.uname().nodename}.{os.getpid()}.{shard.number}.tmp")
+        with partial.open("w", encoding="utf-8") as file:
+            file.write("".join(line + "\n" for line in lines))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+
+    def item_rows(self, seq: int) -> Parsed:
+        """Read one item again, for outputs that need its picture."""
+        return self._parse(next(self.index.items(seq, seq + 1)))
+
+    def _rows(self, shard: Shard, reward: Any, audit: Any) -> Iterator[dict[str, Any]]:
+        source = str(self.source.path)
+        for line, reason in self.index.problems(shard.start, shard.stop + shard.last):
+            yield {"problem": {"file": source, "line": line, "id": None, "reason": reason, "ranked": False}}
+        parsed: list[tuple[IndexedItem, Parsed]] = []
+        for indexed in self.index.items(shard.start, shard.stop):
+            result = self._parse(indexed)
+            identity = result.item.id if result.item is not None else indexed.key
+            for reason in result.notes:
+                where = {"file": source, "line": indexed.rows[0][1], "id": identity}
+                yield {"problem": {**where, "reason": reason, "ranked": result.item is not None}}
+            if result.item is not None:
+                parsed.append((indexed, result))
+        audited = _ranked(audit, parsed, self.settings.batch_size) if audit is not None else None
+        for (indexed, _), ranking in zip(parsed, _ranked(reward, parsed, self.settings.batch_size), strict=True):
+            yield ranked_row(ranking, indexed.seq, indexed.rows[0][1], next(audited) if audited is not None else None)
+
+    def _parse(self, indexed: IndexedItem) -> Parsed:
+        settings = self.settings
+        try:
+            rows = self.source.read([position for position, _ in indexed.rows])
+        except ValueError as error:
+            return Parsed(None, [f"cannot be read: {error}"], {})
+        return parse_rows(
+            rows,
+            id=indexed.key if indexed.key is not None else f"line-{indexed.rows[0][1]}",
+            folder=Path(settings.images) if settings.images is not None else self.source.path.parent,
+            columns=settings.columns,
+            max_text=settings.max_text,
+        )
+
+
+def start_job(source: str | Path, folder: str | Path, settings: RerankSettings, device: str | None = None) -> Job:
+    """Start a job in an empty folder, or go on with the same job.
+
+    Args:
+        source: a JSON lines or Parquet file, or a dataset folder.
+        folder: of the job; made where absent.
+        settings: of the job.
+        device: for the judge, if the settings leave it open.
+
+    Raises:
+        InputError: the folder holds a job that differs, with the difference named; or a broken source.
+    """
+    folder = Path(folder)
+    opened = open_source(Path(source).absolute())
+    (folder / "shards").mkdir(parents=True, exist_ok=True)
+    for leftover in (folder / "shards").glob("*.tmp"):
+        leftover.unlink(missing_ok=True)
+    key = settings.group_by or settings.columns.get("id", "id")
+    items = Index(folder / "index.sqlite").build(opened, key=key, grouped=settings.group_by is not None)
+    manifest = {
+        "format": FORMAT,
+        "source": {"path": str(opened.path), "fingerprint": opened.fingerprint(), "items": items},
+        "settings": asdict(settings),
+        "rewards": identities(settings, build_rewards(settings, device)),
+    }
+    path = folder / "manifest.json"
+    if path.exists():
+        known = json.loads(path.read_text(encoding="utf-8"))
+        refuse_changes(portable(known), portable(manifest), f"the job in {folder}")
+    else:
+        partial = path.with_suffix(".tmp")
+        partial.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        partial.replace(path)
+    return Job(folder)
+
+
+def run_local(job: Job, on_shard: Any = None) -> None:
+    """Finish a job on this machine: one worker a device, shards in any order.
+
+    Args:
+        job: from :func:`start_job`.
+        on_shard: called after each committed shard, e.g. by a progress bar.
+    """
+    devices = local_devices(job.settings.reward)
+    missing = job.missing()
+
+    def work(number: int) -> None:
+        rewards = job.rewards(devices[number])
+        for shard in missing[number :: len(devices)]:
+            job.run_shard(shard, rewards)
+            if on_shard is not None:
+                on_shard(shard)
+
+    if len(devices) == 1:
+        work(0)
+        return
+    with ThreadPoolExecutor(len(devices)) as pool:
+        list(pool.map(work, range(len(devices))))
+
+
+def _ranked(reward: Any, parsed: list[tuple[IndexedItem, Parsed]], batch_size: int) -> Iterator[Ranking]:
+    """Rank items, keeping candidates that must not be judged away from the reward."""
+    clean = []
+    for _, result in parsed:
+        assert result.item is not None
+        kept = tuple(c for n, c in enumerate(result.item.candidates) if n not in result.blocked)
+        clean.append(replace(result.item, candidates=kept))
+    rankings = rank_stream(reward, (item for item in clean if item.candidates), batch_size=batch_size)
+    for (_, result), item in zip(parsed, clean, strict=True):
+        assert result.item is not None
+        ranking = next(rankings) if item.candidates else None
+        yield ranking if ranking is not None and not result.blocked else _with_blocked(result, ranking)
+
+
+def _with_blocked(result: Parsed, ranking: Ranking | None) -> Ranking:
+    assert result.item is not None
+    allowed = [n for n in range(len(result.item.candidates)) if n not in result.blocked]
+    scores = {n: Score(None, reason=reason) for n, reason in result.blocked.items()}
+    same: dict[int, int | None] = {}
+    for ranked in ranking.candidates if ranking is not None else ():
+        scores[allowed[ranked.index]] = ranked.score
+        same[allowed[ranked.index]] = None if ranked.same_as is None else allowed[ranked.same_as]
+    count = len(result.item.candidates)
+    return rank(result.item, [scores[n] for n in range(count)], [same.get(n) for n in range(count)])
+
+
+def _refuse_failing_judge(rows: list[dict[str, Any]], shard: Shard, allowed: float) -> None:
+    """A judge that fails throughout (a dead server, a broken checkpoint) must not fill the output with abstentions."""
+    reasons = [candidate["abstained"] for row in rows for candidate in row.get("candidates", ())]
+    failed = [reason for reason in reasons if reason is not None]
+    if len(reasons) >= _LARGE and len(failed) > allowed * len(reasons):
+        raise RewardsError(
+            f"shard {shard.number}: the reward abstained on {len(failed)} of {len(reasons)} candidates, more than "
+            f"max_abstained={allowed:g}; the first reason: {failed[0]}"
+        )

@@ -1,0 +1,46 @@
+"""What the result of a job depends on, and how a change of it is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rewards.errors import InputError
+from rewards.rerank.settings import RerankSettings, RewardSettings, reward_identity
+
+
+def identities(settings: RerankSettings, rewards: tuple[Any, Any]) -> dict[str, Any]:
+    """Settings, judges, prompt hashes and fingerprints of questions of the reward and the audit, as JSON values."""
+
+    def described(of: RewardSettings | None, reward: Any) -> Any:
+        return None if of is None else reward_identity(of, reward)
+
+    both = {"reward": described(settings.reward, rewards[0]), "audit": described(settings.audit, rewards[1])}
+    return dict(json.loads(json.dumps(both, default=str)))
+
+
+def portable(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest without what may differ between two starts of one job: the place of the file and the device."""
+    plain = json.loads(json.dumps(manifest))
+    plain["source"].pop("path")
+    for name in ("reward", "audit"):
+        if plain["settings"][name] is not None:
+            plain["settings"][name].pop("device")
+    return dict(plain)
+
+
+def refuse_changes(known: Any, now: Any, what: str) -> None:
+    """Raise InputError with the differences named unless the two are equal."""
+    differences = list(_differences(known, now, ""))
+    if differences:
+        shown = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
+        raise InputError(f"{what} changed: {shown}. Use the old settings to go on, or another folder to start anew")
+
+
+def _differences(known: Any, now: Any, path: str) -> Iterator[str]:
+    if isinstance(known, dict) and isinstance(now, dict):
+        for name in sorted(known.keys() | now.keys()):
+            yield from _differences(known.get(name), now.get(name), f"{path}.{name}" if path else name)
+    elif known != now:
+        yield f"{path} was {known!r} and is now {now!r}"

@@ -1,0 +1,108 @@
+"""The order of candidates: best first, ties by position, abstentions last and marked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rewards.rerank.items import Item
+
+# Scores are float32 and depend on the batch in the seventh digit; what ranks and is written is rounded to six decimals,
+# so that equal candidates tie in every batch and every engine.
+DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class Score:
+    """A reward's verdict on one candidate.
+
+    Attributes:
+        overall: the score, None for an abstention.
+        parts: by criterion (HarmonicEval), element type (TIFA) or reward (WeightedReward); None where undefined.
+        details: what explains the score: deviations and weights, or the questions answered wrong.
+        reason: why the reward abstained, or None.
+    """
+
+    overall: float | None
+    parts: Mapping[str, float | None] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A candidate in its place: `rank` from 1, `index` in the item, and `same_as`, the index of an equal candidate."""
+
+    rank: int
+    index: int
+    candidate: Any
+    score: Score
+    same_as: int | None = None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """An item's candidates, best first.
+
+    Attributes:
+        item: what was ranked.
+        candidates: all of them; those on which the reward abstained stand last, in the order in which they came.
+    """
+
+    item: Item
+    candidates: tuple[Ranked, ...]
+
+    @property
+    def best(self) -> Ranked | None:
+        """The best candidate; None when the reward abstained on all."""
+        return self.candidates[0] if self.candidates and self.candidates[0].score.overall is not None else None
+
+    @property
+    def margin(self) -> float | None:
+        """Score of the best minus score of the second; None with fewer than two judged candidates."""
+        judged = [ranked.score.overall for ranked in self.candidates if ranked.score.overall is not None]
+        return round(judged[0] - judged[1], DECIMALS) if len(judged) > 1 else None
+
+
+def rank(item: Item, scores: Sequence[Score], same_as: Sequence[int | None] | None = None) -> Ranking:
+    """Order the candidates of an item.
+
+    Args:
+        item: with n candidates.
+        scores: n scores, in the order of the candidates.
+        same_as: for each candidate the index of an earlier equal one, or None.
+
+    Example:
+        >>> scores = [Score(0.5), Score(None, reason="black"), Score(0.9), Score(0.5)]
+        >>> [r.index for r in rank(Item(("a", "b", "c", "d"), prompt="p"), scores).candidates]
+        [2, 0, 3, 1]
+    """
+    rounded = [round_score(score) for score in scores]
+    order = sorted(range(len(rounded)), key=lambda n: _key(rounded[n].overall, n))
+    twins = same_as or [None] * len(rounded)
+    return Ranking(
+        item,
+        tuple(
+            Ranked(place, index, item.candidates[index], rounded[index], twins[index])
+            for place, index in enumerate(order, start=1)
+        ),
+    )
+
+
+def round_score(score: Score) -> Score:
+    """The score as it is compared and written: six decimals, NaN as None."""
+    parts = {name: rounded_or_none(value) for name, value in score.parts.items()}
+    return Score(rounded_or_none(score.overall), parts, score.details, score.reason)
+
+
+def rounded_or_none(value: float | None) -> float | None:
+    """Six decimals; None for None, NaN and infinities."""
+    if value is None or not math.isfinite(value):
+        return None
+    return round(float(value), DECIMALS) + 0.0  # + 0.0: no negative zero
+
+
+def _key(overall: float | None, index: int) -> tuple[int, float, int]:
+    return (1, 0.0, index) if overall is None else (0, -overall, index)

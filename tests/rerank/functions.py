@@ -1,0 +1,55 @@
+"""Rewards and files for the tests of jobs; importable by name in worker processes."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+from PIL import Image
+
+
+def by_length(prompts, completions, **columns):
+    """Longer is better; a text with "?" abstains. What is judged is noted where RERANK_LOG points."""
+    if "RERANK_LOG" in os.environ:
+        with open(os.environ["RERANK_LOG"], "a") as log:
+            log.write("".join(f"{len(text)}\n" for text in completions))
+    time.sleep(float(os.environ.get("RERANK_SLEEP", 0)) * len(completions))
+    return [None if "?" in text else float(len(text)) for text in completions]
+
+
+def by_vowels(prompts, completions, **columns):
+    """Another opinion, for audits."""
+    return [float(sum(letter in "aeiou" for letter in text)) for text in completions]
+
+
+def always_abstains(prompts, completions, **columns):
+    return [None] * len(completions)
+
+
+def by_colour(images, prompts, metadata=None):
+    """Redness of a picture."""
+    return [float(image.getpixel((0, 0))[0]) for image in images], {}
+
+
+def picture(path: Path, colour=(200, 0, 0)) -> Path:
+    Image.new("RGB", (8, 8), colour).save(path)
+    return path
+
+
+def write_texts(folder: Path, count: int, candidates: int = 3) -> Path:
+    """Items with candidates of length 1 + (7 n + 3 k) % 11, and one picture for all."""
+    picture(folder / "a.png")
+    rows = [
+        {"id": f"i{n}", "image": "a.png", "candidates": ["x" * (1 + (7 * n + 3 * k) % 11) for k in range(candidates)]}
+        for n in range(count)
+    ]
+    return write_lines(folder / "items.jsonl", rows)
+
+
+def write_lines(path: Path, rows) -> Path:
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return path
+
+
+def read_lines(path: Path):
+    return [json.loads(line) for line in path.read_text().splitlines()]

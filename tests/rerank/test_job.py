@@ -1,0 +1,189 @@
+"""Jobs: the same bytes however they are cut short, refusals that name the difference, problems that harm nobody."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rewards.errors import InputError, RewardsError
+from rewards.rerank import Item, best_of_n
+from rewards.rerank.job import Job, run_local, start_job
+from rewards.rerank.outputs import OutputSettings, write_outputs
+from rewards.rerank.settings import RerankSettings, RewardSettings
+
+from .functions import by_length, picture, read_lines, write_lines, write_texts
+
+LENGTH = RewardSettings(kind="function", function="tests.rerank.functions:by_length")
+COLOUR = RewardSettings(kind="function", function="tests.rerank.functions:by_colour")
+VOWELS = RewardSettings(kind="function", function="tests.rerank.functions:by_vowels")
+
+
+def finish(source, folder, outputs=None, **settings):
+    job = start_job(source, folder, RerankSettings(**{"reward": LENGTH, "shard_size": 4, **settings}))
+    run_local(job)
+    return write_outputs(job, outputs or OutputSettings())
+
+
+def test_ranked_rows_equal_best_of_n_for_any_cut(tmp_path):
+    source = write_texts(tmp_path, 21, candidates=5)
+    expected = best_of_n(by_length, [Item(tuple(row["candidates"]), image="a") for row in read_lines(source)])
+    contents = set()
+    for n, settings in enumerate(({"shard_size": 4}, {"shard_size": 100, "batch_size": 3}, {"shard_size": 1})):
+        finish(source, tmp_path / str(n), **settings)
+        contents.add((tmp_path / str(n) / "ranked.jsonl").read_bytes())
+    assert len(contents) == 1
+    rows = read_lines(tmp_path / "0" / "ranked.jsonl")
+    assert [[c["index"] for c in row["candidates"]] for row in rows] == [
+        [c.index for c in r.candidates] for r in expected
+    ]
+    assert [row["margin"] for row in rows] == [r.margin for r in expected]
+    assert rows[0]["id"] == "i0" and rows[0]["line"] == 1 and rows[0]["kind"] == "texts"
+
+
+def test_a_finished_job_judges_nothing_again_and_a_damaged_one_only_what_is_missing(tmp_path, monkeypatch):
+    source = write_texts(tmp_path, 12)
+    monkeypatch.setenv("RERANK_LOG", str(tmp_path / "log"))
+    finish(source, tmp_path / "job")
+    first = (tmp_path / "job" / "ranked.jsonl").read_bytes()
+    judged = len((tmp_path / "log").read_text().splitlines())
+    finish(source, tmp_path / "job")
+    assert len((tmp_path / "log").read_text().splitlines()) == judged
+    (tmp_path / "job" / "shards" / "000001.jsonl").unlink()
+    (tmp_path / "job" / "shards" / "000001.host.12.1.tmp").write_text("half a li")
+    finish(source, tmp_path / "job")
+    assert len((tmp_path / "log").read_text().splitlines()) == judged + judged // 3
+    assert (tmp_path / "job" / "ranked.jsonl").read_bytes() == first
+    assert not list((tmp_path / "job" / "shards").glob("*.tmp"))
+
+
+def test_killed_driver_resumes_to_the_same_bytes(tmp_path):
+    source = write_texts(tmp_path, 40)
+    summary = finish(source, tmp_path / "whole", OutputSettings(pairs=True))
+    job = tmp_path / "killed"
+    command = [sys.executable, "-c", "from rewards.cli.rerank import rerank; import typer; typer.run(rerank)"]
+    arguments = [str(source), f"reward.function={LENGTH.function}", "reward.kind=function", "shard_size=4", "--pairs"]
+    environment = {**os.environ, "RERANK_SLEEP": "0.01"}
+    kills = 0
+    for _ in range(2):
+        running = subprocess.Popen(
+            [*command, *arguments, "--out", str(job)],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        before = len(list((job / "shards").glob("*.jsonl"))) if job.exists() else 0
+        while running.poll() is None and len(list(job.glob("shards/*.jsonl"))) < before + 2:
+            time.sleep(0.01)
+        running.send_signal(signal.SIGKILL)
+        kills += running.wait() == -signal.SIGKILL
+    assert kills == 2 and 0 < len(list(job.glob("shards/*.jsonl"))) < 10 and not (job / "ranked.jsonl").exists()
+    resumed = finish(source, job, OutputSettings(pairs=True))
+    assert resumed == summary
+    for name in ("ranked.jsonl", "problems.jsonl", "pairs.parquet", "summary.json"):
+        assert (job / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_changed_settings_source_or_reward_are_refused_with_the_difference(tmp_path):
+    source = write_texts(tmp_path, 5)
+    finish(source, tmp_path / "job")
+    for settings, message in (
+        ({"reward": VOWELS}, "settings.reward.function was 'tests.rerank.functions:by_length' and is now"),
+        ({"shard_size": 9}, "settings.shard_size was 4 and is now 9"),
+        ({"audit": VOWELS}, "settings.audit was None"),
+    ):
+        with pytest.raises(InputError, match=message):
+            finish(source, tmp_path / "job", **settings)
+    write_texts(tmp_path, 6)
+    with pytest.raises(InputError, match=r"source\.fingerprint was"):
+        finish(source, tmp_path / "job")
+
+
+def test_changed_questions_and_judges_are_refused(tmp_path):
+    from rewards.shapes.prompts import question_store
+
+    picture(tmp_path / "a.png"), picture(tmp_path / "b.png", (0, 0, 200))
+    source = write_lines(tmp_path / "r.jsonl", [{"prompt": "a red circle", "candidates": ["a.png", "b.png"]}])
+    store = question_store(tmp_path / "q.sqlite", ["a red circle"])
+    reward = RewardSettings(kind="tifa", judge="shapes-oracle", questions=str(tmp_path / "q.sqlite"))
+    finish(source, tmp_path / "job", reward=reward)
+    finish(source, tmp_path / "job", reward=reward)
+    question_store(store.path, ["a blue square"])
+    with pytest.raises(InputError, match=r"rewards\.reward\.questions_fingerprint was"):
+        finish(source, tmp_path / "job", reward=reward)
+    manifest = json.loads((tmp_path / "job" / "manifest.json").read_text())
+    manifest["rewards"]["reward"]["reward"]["judge"]["revision"] = "0"
+    (tmp_path / "job" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=r"reward\.reward\.judge\.revision was '0' and is now '1'"):
+        Job(tmp_path / "job").rewards()
+
+
+def test_problem_rows_are_reported_and_the_others_are_unharmed(tmp_path):
+    sound = read_lines(write_texts(tmp_path, 6))
+    finish(tmp_path / "items.jsonl", tmp_path / "clean")
+    long = {"id": "long", "image": "a.png", "candidates": ["x" * 10_000_000, "short", "?"]}
+    rows = [
+        sound[0], "{broken", sound[1], {**sound[1], "candidates": ["again"]}, sound[2],
+        {"id": "nopicture", "image": "none.png", "candidates": ["a", "b"]}, sound[3], long,
+        {"id": "none", "image": "a.png", "candidates": []}, sound[4],
+        {"id": "one", "image": "a.png", "candidates": ["alone"]}, sound[5], "[]",
+    ]  # fmt: skip
+    summary = finish(write_lines(tmp_path / "mixed.jsonl", rows), tmp_path / "job")
+    problems = read_lines(tmp_path / "job" / "problems.jsonl")
+    found = sorted((p["line"], p["ranked"]) for p in problems)
+    assert found == [(2, False), (4, False), (6, False), (8, True), (9, False), (11, True), (13, False)]
+    assert all(p["file"] == str(tmp_path / "mixed.jsonl") and p["reason"] for p in problems)
+    assert summary.problems == 7 and summary.ranked == 8
+    clean = {row["id"]: row["candidates"] for row in read_lines(tmp_path / "clean" / "ranked.jsonl")}
+    ranked = {row["id"]: row["candidates"] for row in read_lines(tmp_path / "job" / "ranked.jsonl")}
+    assert {name: ranked[name] for name in clean} == clean
+    assert [(c["index"], c["overall"]) for c in ranked["long"]] == [(1, 5.0), (0, None), (2, None)]
+    assert "10000000 characters" in ranked["long"][1]["abstained"]
+
+
+def test_a_source_of_problems_only_finishes(tmp_path):
+    summary = finish(write_lines(tmp_path / "bad.jsonl", ["{", "[]"]), tmp_path / "job")
+    assert (summary.items, summary.problems, summary.mean_best) == (0, 2, None)
+
+
+def test_a_judge_that_fails_throughout_stops_the_job_uncommitted(tmp_path):
+    source = write_texts(tmp_path, 100)
+    failing = RewardSettings(kind="function", function="tests.rerank.functions:always_abstains")
+    with pytest.raises(RewardsError, match=r"abstained on 300 of 300 candidates.*max_abstained=0\.5"):
+        finish(source, tmp_path / "job", reward=failing, shard_size=100)
+    assert not list((tmp_path / "job" / "shards").iterdir())
+    with pytest.raises(InputError, match="1 shards are not finished"):
+        write_outputs(Job(tmp_path / "job"), OutputSettings())
+
+
+def test_pictures_grouped_rows_and_an_audit(tmp_path):
+    for name, red in (("a", 10), ("b", 250), ("c", 90)):
+        picture(tmp_path / f"{name}.png", (red, 0, 0))
+    rows = [{"key": "k", "prompt": "red", "candidate": f"{name}.png"} for name in "abc"]
+    finish(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "job", reward=COLOUR, group_by="key")
+    row = read_lines(tmp_path / "job" / "ranked.jsonl")[0]
+    assert [c["index"] for c in row["candidates"]] == [1, 2, 0] and row["margin"] == 160 and row["id"] == "k"
+    finish(write_texts(tmp_path, 4), tmp_path / "audited", audit=VOWELS)
+    audited = read_lines(tmp_path / "audited" / "ranked.jsonl")[0]["candidates"]
+    assert all(c["audit"] == {"overall": 0.0, "parts": {}, "abstained": None} for c in audited)
+
+
+@pytest.mark.parametrize("name", ["shard_size", "batch_size", "max_text"])
+def test_settings_out_of_range_are_refused(name):
+    with pytest.raises(InputError, match=f"{name} is 0"):
+        RerankSettings(**{name: 0})
+
+
+def test_rewards_that_cannot_be_built_are_named(tmp_path):
+    source = write_texts(tmp_path, 1)
+    for reward, message in (
+        (RewardSettings(kind="function", function="nothing"), "package.module:name is needed"),
+        (RewardSettings(kind="function", function="tests.none:x"), "cannot be imported"),
+        (RewardSettings(kind="tifa", judge="shapes-oracle"), "needs questions"),
+        (RewardSettings(kind="tifa", judge="shapes-oracle", questions="none.sqlite"), "none.sqlite"),
+    ):
+        with pytest.raises(InputError, match=message):
+            finish(source, tmp_path / "job", reward=reward)

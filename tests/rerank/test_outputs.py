@@ -1,0 +1,129 @@
+"""Outputs: top, pairs and sft as datasets reads them, gain curves, and the command with its exit status."""
+
+import json
+
+import datasets
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from rewards.errors import InputError
+from rewards.rerank.job import run_local, start_job
+from rewards.rerank.outputs import OutputSettings, write_outputs
+from rewards.rerank.settings import RerankSettings, RewardSettings
+
+from .functions import picture, read_lines, write_lines, write_texts
+
+LENGTH = RewardSettings(kind="function", function="tests.rerank.functions:by_length")
+
+
+def finish(source, folder, outputs, **settings):
+    job = start_job(source, folder, RerankSettings(**{"reward": LENGTH, "shard_size": 4, **settings}))
+    run_local(job)
+    return write_outputs(job, outputs)
+
+
+def test_top_keeps_the_best(tmp_path):
+    finish(write_texts(tmp_path, 3, candidates=4), tmp_path / "job", OutputSettings(top=2))
+    assert [[c["rank"] for c in row["candidates"]] for row in read_lines(tmp_path / "job" / "ranked.jsonl")] == [
+        [1, 2]
+    ] * 3
+
+
+def test_pairs_of_texts_are_best_against_worst_with_a_margin(tmp_path):
+    picture(tmp_path / "a.png", (1, 2, 3))
+    rows = [
+        {"image": "a.png", "candidates": ["xx", "x", "xxxx", "?"], "question": "what?"},
+        {"image": "a.png", "candidates": ["xx", "x"], "prompt": "say it"},
+        {"image": "a.png", "candidates": ["x", "x"]},
+        {"image": "a.png", "candidates": ["x", "?"]},
+        {"image": "a.png", "candidates": ["xxxx", "x"]},
+    ]
+    source = write_lines(tmp_path / "r.jsonl", rows)
+    summary = finish(source, tmp_path / "job", OutputSettings(pairs=True, sft=True, min_margin=2))
+    pairs = datasets.Dataset.from_parquet(str(tmp_path / "job" / "pairs.parquet"), cache_dir=str(tmp_path))
+    assert summary.pairs == len(pairs) == 2
+    assert pairs[0]["prompt"] == [{"role": "user", "content": "what?"}]
+    assert (pairs[0]["chosen"][0]["content"], pairs[0]["rejected"][0]["content"]) == ("xxxx", "x")
+    assert (
+        pairs[0]["images"][0].getpixel((0, 0)) == (1, 2, 3)
+        and pairs[1]["prompt"][0]["content"] == "Describe the image."
+    )
+    best = datasets.Dataset.from_parquet(str(tmp_path / "job" / "sft.parquet"), cache_dir=str(tmp_path))
+    assert [row["completion"][0]["content"] for row in best] == ["xxxx", "xx", "x", "x", "xxxx"]
+    assert best[1]["prompt"][0]["content"] == "say it"
+
+
+def test_pairs_and_sft_of_pictures(tmp_path):
+    for name, red in (("a", 10), ("b", 250)):
+        picture(tmp_path / f"{name}.png", (red, 0, 0))
+    source = write_lines(tmp_path / "r.jsonl", [{"prompt": "red", "candidates": ["a.png", "b.png"]}])
+    colour = RewardSettings(kind="function", function="tests.rerank.functions:by_colour")
+    finish(source, tmp_path / "job", OutputSettings(pairs=True, sft=True), reward=colour)
+    pair = datasets.Dataset.from_parquet(str(tmp_path / "job" / "pairs.parquet"), cache_dir=str(tmp_path))[0]
+    assert pair["chosen"].getpixel((0, 0))[0] == 250 and pair["rejected"].getpixel((0, 0))[0] == 10
+    best = datasets.Dataset.from_parquet(str(tmp_path / "job" / "sft.parquet"), cache_dir=str(tmp_path))[0]
+    assert best["text"] == "red" and best["image"].getpixel((0, 0))[0] == 250
+
+
+def test_no_pair_writes_no_file(tmp_path):
+    finish(write_texts(tmp_path, 2), tmp_path / "job", OutputSettings(pairs=True, min_margin=99))
+    assert not (tmp_path / "job" / "pairs.parquet").exists()
+
+
+def test_gain_with_the_audit_beside(tmp_path):
+    vowels = RewardSettings(kind="function", function="tests.rerank.functions:by_vowels")
+    picture(tmp_path / "a.png")
+    rows = [
+        {"image": "a.png", "candidates": ["aaaa", "xxxxx", "ee"]},
+        {"image": "a.png", "candidates": ["a", "bb", "ooo"]},
+    ]
+    finish(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "job", OutputSettings(gain=True), audit=vowels)
+    content = json.loads((tmp_path / "job" / "gain.json").read_text())
+    assert content["k"] == [1, 2, 3] and content["items"] == 2
+    assert [point["value"] for point in content["curves"]["overall"]] == pytest.approx(
+        [17 / 6, (14 / 3 + 8 / 3) / 2, 4.0]
+    )
+    assert content["curves"]["audit"][2]["value"] == pytest.approx(1.5)
+    assert (tmp_path / "job" / "gain.png").stat().st_size > 5000
+
+
+def test_outputs_out_of_range_are_refused():
+    with pytest.raises(InputError, match="top is 0"):
+        OutputSettings(top=0)
+    with pytest.raises(InputError, match="min_margin is -1"):
+        OutputSettings(min_margin=-1)
+
+
+@pytest.fixture
+def app():
+    import typer
+
+    from rewards.cli.rerank import rerank
+
+    app = typer.Typer()
+    app.command()(rerank)
+    return app
+
+
+def test_command_with_yaml_and_overrides_and_its_exit_status(tmp_path, app):
+    source = write_texts(tmp_path, 5)
+    config = tmp_path / "c.yaml"
+    config.write_text(yaml.safe_dump({"reward": {"kind": "function", "function": LENGTH.function}}))
+    arguments = [str(source), "shard_size=2", "--config", str(config), "--out", str(tmp_path / "job")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["ranked"] == 5
+    write_lines(tmp_path / "bad.jsonl", [*read_lines(source), "{"])
+    arguments = [str(tmp_path / "bad.jsonl"), "--config", str(config), "--out", str(tmp_path / "job2")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 3 and "1 problems are reported in" in result.stderr
+    assert json.loads(result.stdout)["ranked"] == 5
+
+
+def test_command_refuses_unknown_engines_and_keys(tmp_path, app):
+    source = write_texts(tmp_path, 1)
+    result = CliRunner().invoke(app, [str(source), "--out", str(tmp_path / "job"), "--engine", "spark"])
+    assert isinstance(result.exception, InputError) and "local or ray" in str(result.exception)
+    result = CliRunner().invoke(app, [str(source), "shard_sise=2", "--out", str(tmp_path / "job")])
+    assert isinstance(result.exception, InputError) and "did you mean 'shard_size'" in str(result.exception)
