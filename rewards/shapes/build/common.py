@@ -28,19 +28,22 @@ class BuildConfig:
 class BuildLog:
     """Prints progress and keeps it in ``build.jsonl`` beside the weights, first line the settings."""
 
-    def __init__(self, part: str, config: BuildConfig) -> None:
+    def __init__(self, part: str, config: BuildConfig, continues: bool = False) -> None:
         config.out.mkdir(parents=True, exist_ok=True)
         self.path = config.out / "build.jsonl"
+        if not continues:
+            self.path.unlink(missing_ok=True)
         self.started, self.cpu = time.time(), time.process_time()
         settings = {k: v for k, v in asdict(config).items() if k not in ("out", "weights")}
         command = f"python -m rewards.shapes.build {part} --steps {config.steps} --seed {config.seed}"
-        self.path.write_text(
-            json.dumps({"part": part, "command": command, "torch": torch.__version__, **settings}) + "\n"
-        )
+        self._write({"part": part, "command": command, "torch": torch.__version__, **settings})
 
     def __call__(self, **values: Any) -> None:
         row = {k: round(v, 5) if isinstance(v, float) else v for k, v in values.items()}
         row["cpu_seconds"] = round(time.process_time() - self.cpu)
+        self._write(row)
+
+    def _write(self, row: dict[str, Any]) -> None:
         with self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")
         print(row, flush=True)

@@ -117,7 +117,7 @@ class Captions:
 def build(config: BuildConfig) -> None:
     """Text encoder alone, then all jointly (85 percent of the steps), then on partly wrong captions."""
     torch.manual_seed(config.seed)
-    log = BuildLog("generator", config)
+    log = BuildLog("stable_diffusion", config)
     vae = AutoencoderKL.from_pretrained(config.weights / "vae").eval().requires_grad_(False)
     pipeline = new_pipeline(vae)
     pipeline.unet.to(memory_format=torch.channels_last)
@@ -138,7 +138,6 @@ def build(config: BuildConfig) -> None:
     averaged = _train(pipeline, head, captions, latents, replace(config, steps=clean), log, ema=0.998)
     _adopt(pipeline, averaged)
     log(step=clean, clean=evaluate(pipeline, 256))
-    pipeline.save_pretrained(config.out.with_name(config.out.name + "_clean"))
     captions.wrong = WRONG_CAPTIONS
     averaged = _train(
         pipeline,
