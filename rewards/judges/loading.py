@@ -10,6 +10,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 
 from rewards.errors import InputError
 from rewards.judges.base import Judge
+from rewards.judges.local import LocalJudge
 from rewards.judges.presets import PRESETS, resolve
 
 
@@ -45,13 +46,16 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0][:200]
 
 
-def _class_for(model_type: str) -> type[Judge] | None:
-    from rewards.judges import vqa
+def _class_for(model_type: str) -> type[LocalJudge] | None:
+    from rewards.judges.blip import BlipJudge
+    from rewards.judges.blip2 import Blip2Judge
+    from rewards.judges.git import GitJudge
     from rewards.judges.vlm import VLMJudge
+    from rewards.judges.vqa import ViltJudge
 
-    answerers: dict[str, type[Judge]] = {"blip": vqa.BlipJudge, "vilt": vqa.ViltJudge}
-    if model_type in ("git", "blip-2", "instructblip"):  # listed as image-text-to-text, but without chat templates
-        return None
+    answerers: dict[str, type[LocalJudge]] = {
+        "blip": BlipJudge, "vilt": ViltJudge, "git": GitJudge, "blip-2": Blip2Judge,
+    }  # fmt: skip
     if model_type in answerers:
         return answerers[model_type]
     return VLMJudge if model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES else None

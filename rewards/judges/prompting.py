@@ -10,6 +10,34 @@ from rewards.errors import InputError
 _MARKER = "rewards-text-stands-here"
 
 
+class PlainText:
+    """Puts a blank into every control token of a text, so that it is read as the characters that it shows.
+
+    A completion that holds `<image>` or an end-of-turn token must not inject a picture or a turn into the judge (trl#3847).
+    Texts without control tokens are returned unchanged.
+
+    Args:
+        processor: A transformers processor with a tokenizer: says what the control tokens are.
+    """
+
+    def __init__(self, processor: Any) -> None:
+        tokens = {str(token) for token in processor.tokenizer.get_added_vocab()}
+        tokens |= {str(token) for token in processor.tokenizer.all_special_tokens}
+        # Processors replace their placeholder in the string, before the tokenizer sees it.
+        names = ("image_token", "video_token")
+        tokens |= {str(getattr(processor, name)) for name in names if getattr(processor, name, None)}
+        tokens = {token for token in tokens if len(token.strip()) > 1}
+        longest_first = sorted(tokens, key=len, reverse=True)
+        self._control = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+    def __call__(self, text: str) -> str:
+        while True:  # breaking one token can complete another: "<im<image>age>"
+            broken = self._control.sub(lambda match: match[0][:1] + " " + match[0][1:], text)
+            if broken == text:
+                return text
+            text = broken
+
+
 class Prompting:
     """Renders texts with a processor's chat template and keeps control tokens in them from acting.
 
@@ -23,7 +51,7 @@ class Prompting:
     def __init__(self, processor: Any) -> None:
         self.processor = processor
         self.tokenizer = processor.tokenizer
-        self._control = _control_pattern(processor)
+        self.plain = PlainText(processor)
         self._rendered: dict[int, str] = {}
         self.tail = self._template(1).rpartition(_MARKER)[2]
         """What follows the text: the end of the user's turn and the generation prompt."""
@@ -34,18 +62,6 @@ class Prompting:
         """The whole prompt for a text and its pictures, ending right after the generation prompt."""
         head, _, tail = self._template(images).rpartition(_MARKER)
         return head + self.plain(text) + tail
-
-    def plain(self, text: str) -> str:
-        """`text` with a blank put into every control token, so that it is read as the characters that it shows.
-
-        A completion that holds `<image>` or an end-of-turn token must not inject a picture or a turn into the judge
-        (trl#3847). Texts without control tokens are returned unchanged.
-        """
-        while True:  # breaking one token can complete another: "<im<image>age>"
-            broken = self._control.sub(lambda match: match[0][:1] + " " + match[0][1:], text)
-            if broken == text:
-                return text
-            text = broken
 
     def _template(self, images: int) -> str:
         if images not in self._rendered:
@@ -63,16 +79,3 @@ def _render(processor: Any, images: int) -> str:
     if rendered.count(_MARKER) != 1:
         raise InputError("the judge's chat template does not show the user's text exactly once; it cannot be used")
     return rendered
-
-
-def _control_pattern(processor: Any) -> re.Pattern[str]:
-    tokens = {str(token) for token in processor.tokenizer.get_added_vocab()}
-    tokens |= {str(token) for token in processor.tokenizer.all_special_tokens}
-    # Processors replace their placeholder in the string, before the tokenizer sees it.
-    tokens |= {
-        str(getattr(processor, name)) for name in ("image_token", "video_token") if getattr(processor, name, None)
-    }
-    tokens = {token for token in tokens if len(token.strip()) > 1}
-    if not tokens:
-        return re.compile(r"(?!)")
-    return re.compile("|".join(re.escape(token) for token in sorted(tokens, key=len, reverse=True)))

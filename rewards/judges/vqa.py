@@ -1,40 +1,68 @@
-"""Visual question answering models as TIFA's answerers: BLIP and ViLT."""
+"""What TIFA's answerers share, and the plainest of them, ViLT. The others: `blip.py`, `git.py`, `blip2.py`."""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from transformers import BlipForQuestionAnswering, ViltForQuestionAnswering
+from transformers import ViltForQuestionAnswering
 
 from rewards.errors import InputError
 from rewards.judges.base import check_rows
 from rewards.judges.local import LocalJudge
 from rewards.judges.pictures import Picture, picture
+from rewards.judges.prompting import PlainText
 
 logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 LONGEST_ANSWER = 20
 """Most tokens of an answer; `generate`'s own default, which the official scorer uses."""
 
+ROWS_A_BATCH = 64
+"""Questions of the first batch; halved for good whenever the device runs out of memory."""
+
+
+class Asked(NamedTuple):
+    """A batch of Q questions about P distinct pictures.
+
+    Attributes:
+        pixels: The image processor's tensors, `(P, ...)` on the device.
+        owner: `(Q,)` which picture each question is about.
+        questions: Q texts, without control tokens.
+        choices: Q lists of choices; empty lists where the answer is free.
+    """
+
+    pixels: dict[str, torch.Tensor]
+    owner: torch.Tensor
+    questions: list[str]
+    choices: list[list[str]]
+
 
 class VQAJudge(LocalJudge):
-    """What the answerers share: rows are grouped by picture, so that each picture is encoded once."""
+    """An answerer. Each distinct picture of a call is preprocessed and encoded once, whatever is asked about it."""
 
-    @property
-    def _takes_tensors(self) -> bool:
-        return not type(self.processor.image_processor).__name__.endswith("Pil")
+    def __init__(self, path: str, *, rows_a_batch: int = ROWS_A_BATCH, **options: Any) -> None:
+        super().__init__(path, **options)
+        self.rows_a_batch = rows_a_batch
+        self.tokenizer = self.processor.tokenizer
+        self._plain = PlainText(self.processor)
+        self._takes_tensors = not type(self.processor.image_processor).__name__.endswith("Pil")
+        self._picture_forms: set[str] = set()
+
+    def identity(self) -> dict[str, Any]:
+        """As :meth:`LocalJudge.identity`, and how pictures came since the judge was loaded: as PIL images or tensors."""
+        return {**super().identity(), "pictures": sorted(self._picture_forms)}
 
     def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
         """Free-form answers; None where a row's picture cannot be read."""
         check_rows(images, questions, "question")
         answers: list[str | None] = [None] * len(questions)
-        for pixels, rows in self._by_picture(images):
-            found = self._answer_about(pixels, [questions[row] for row in rows])
-            for row, text in zip(rows, found):
+        for rows, texts in self._batches(images, questions, [[] for _ in questions], self._answer):
+            for row, text in zip(rows, texts):
                 answers[row] = text
         return answers
 
@@ -46,141 +74,102 @@ class VQAJudge(LocalJudge):
         if len(choices) != len(questions):
             raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
         scores = [torch.full((len(offered),), torch.nan) for offered in choices]
-        for pixels, rows in self._by_picture(images):
-            found = self._choose_about(pixels, [questions[row] for row in rows], [list(choices[row]) for row in rows])
+        for rows, found in self._batches(images, questions, choices, self._choose):
             for row, score in zip(rows, found):
                 scores[row] = score.float().cpu()
         return scores
 
-    def _by_picture(self, images: Sequence[Any]) -> list[tuple[dict[str, torch.Tensor], list[int]]]:
-        """Each distinct picture's inputs on the device, with its rows; rows without a usable picture are in none."""
+    def _answer(self, asked: Asked) -> list[str]:
+        raise NotImplementedError
+
+    def _choose(self, asked: Asked) -> list[torch.Tensor]:
+        raise NotImplementedError
+
+    def _batches(
+        self,
+        images: Sequence[Any],
+        questions: Sequence[str],
+        choices: Sequence[Sequence[str]],
+        run: Callable[[Asked], list[Result]],
+    ) -> Iterator[tuple[list[int], list[Result]]]:
+        """Rows and their results, batch by batch; rows without a usable picture are in none."""
         self._onload()
+        pictures, rows_of = self._see(images)
+        for keys in _of_equal_shape(pictures):
+            rows = [row for key in keys for row in rows_of[key]]
+            place = {row: at for at, key in enumerate(keys) for row in rows_of[key]}
+            done = 0
+            while done < len(rows):
+                part = rows[done : done + self.rows_a_batch]
+                used = sorted({place[row] for row in part})
+                asked = Asked(
+                    {name: torch.cat([pictures[keys[at]][name] for at in used]) for name in pictures[keys[0]]},
+                    torch.tensor([used.index(place[row]) for row in part], device=self.device),
+                    [self._plain(questions[row]) for row in part],
+                    [[self._plain(choice) for choice in choices[row]] for row in part],
+                )
+                try:
+                    yield part, run(asked)
+                except torch.OutOfMemoryError:
+                    if len(part) == 1:
+                        logger.warning("judge %s abstains: row %d does not fit into memory", self.name, part[0])
+                        done += 1
+                    self.rows_a_batch = max(1, len(part) // 2)
+                    logger.warning("judge %s: out of memory; %d rows a batch from now on", self.name, self.rows_a_batch)
+                    continue
+                done += len(part)
+
+    def _see(self, images: Sequence[Any]) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, list[int]]]:
+        """The inputs of each distinct picture, and the rows about it."""
         pictures: dict[str, dict[str, torch.Tensor]] = {}
-        rows: dict[str, list[int]] = defaultdict(list)
+        rows_of: dict[str, list[int]] = defaultdict(list)
+        seen: dict[int, Picture] = {}
         for index, image in enumerate(images):
             try:
-                one = picture(image, index, keep_tensors=self._takes_tensors)
+                if id(image) not in seen:  # callers repeat one object for all of its questions
+                    seen[id(image)] = picture(image, index, keep_tensors=self._takes_tensors)
+                one = seen[id(image)]
+                self._picture_forms.add(one.form)
                 if one.key not in pictures:
                     pictures[one.key] = self._preprocess(one, index)
             except InputError as error:
                 logger.warning("judge %s abstains: %s", self.name, error)
                 continue
-            rows[one.key].append(index)
-        return [(pictures[key], rows[key]) for key in rows]
+            rows_of[one.key].append(index)
+        return pictures, rows_of
 
     def _preprocess(self, one: Picture, index: int) -> dict[str, torch.Tensor]:
         on_device = {"device": self.device} if one.form == "tensor" else {}
         try:
             inputs = self.processor.image_processor(one.pixels, return_tensors="pt", **on_device)
         except ValueError as error:  # a side of zero pixels after resizing, for example
-            raise InputError(
-                f"image {index}: the judge's processor refuses it: {' '.join(str(error).split())}"
-            ) from error
+            reason = " ".join(str(error).split())
+            raise InputError(f"image {index}: the judge's processor refuses it: {reason}") from error
         return {
             key: value.to(self.device, self.model.dtype if value.is_floating_point() else value.dtype)
             for key, value in inputs.items()
         }
 
-    def _answer_about(self, pixels: dict[str, torch.Tensor], questions: list[str]) -> list[str]:
-        raise NotImplementedError
 
-    def _choose_about(
-        self, pixels: dict[str, torch.Tensor], questions: list[str], choices: list[list[str]]
-    ) -> list[torch.Tensor]:
-        raise NotImplementedError
+def _of_equal_shape(pictures: dict[str, dict[str, torch.Tensor]]) -> list[list[str]]:
+    """Keys of pictures whose inputs can be stacked (ViLT keeps each picture's proportions)."""
+    groups: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    for key, inputs in pictures.items():
+        groups[tuple(tuple(value.shape) for value in inputs.values())].append(key)
+    return list(groups.values())
 
 
-class BlipJudge(VQAJudge):
-    """BLIP for question answering: the question is read with the picture, the answer is written or scored.
+def by_length(sequences: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Indices of sequences of equal length, so that a batch needs no padding.
 
-    `BlipForQuestionAnswering.generate` encodes the picture for every question, gives the decoder an all-ones mask over
-    the padded question, and its cross-attention drops even that mask: padding changed half of the answers. Here the parts
-    are called one by one, and the mask is put back (:func:`restore_cross_mask`).
+    Example:
+        >>> list(by_length([[1], [2, 3], [4]]))
+        [[0, 2], [1]]
     """
-
-    model_class = BlipForQuestionAnswering
-
-    def __init__(self, path: str, **options: Any) -> None:
-        super().__init__(path, **options)
-        restore_cross_mask(self.model)
-        self.tokenizer = self.processor.tokenizer
-
-    @torch.no_grad()
-    def _answer_about(self, pixels: dict[str, torch.Tensor], questions: list[str]) -> list[str]:
-        states, mask = self._read_questions(pixels, questions)
-        config = self.model.config.text_config
-        ids = self.model.text_decoder.generate(
-            input_ids=torch.full((len(questions), 1), self.model.decoder_start_token_id, device=self.device),
-            eos_token_id=config.sep_token_id,
-            pad_token_id=config.pad_token_id,
-            encoder_hidden_states=states,
-            encoder_attention_mask=mask,
-            max_new_tokens=LONGEST_ANSWER,
-            do_sample=False,
-        )
-        return [text.strip() for text in self.tokenizer.batch_decode(ids, skip_special_tokens=True)]
-
-    @torch.no_grad()
-    def _choose_about(
-        self, pixels: dict[str, torch.Tensor], questions: list[str], choices: list[list[str]]
-    ) -> list[torch.Tensor]:
-        states, mask = self._read_questions(pixels, questions)
-        owner = [row for row, offered in enumerate(choices) for _ in offered]
-        if not owner:
-            return [torch.empty(0) for _ in questions]
-        # An answer runs from the start token to [SEP]: the tokenizer's [CLS] is replaced as in the model's training.
-        texts = [text for offered in choices for text in offered]
-        encoded = self.tokenizer(texts, padding=True, truncation=True, padding_side="right", return_tensors="pt")
-        ids, valid = encoded["input_ids"].to(self.device), encoded["attention_mask"].to(self.device)
-        ids[:, 0] = self.model.decoder_start_token_id
-        logits = self.model.text_decoder(
-            input_ids=ids,
-            attention_mask=valid,
-            encoder_hidden_states=states[owner],
-            encoder_attention_mask=mask[owner],
-        ).logits
-        log_probs = logits[:, :-1].float().log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
-        scores = (log_probs * valid[:, 1:]).sum(1)
-        return list(scores.split([len(offered) for offered in choices]))
-
-    def _read_questions(
-        self, pixels: dict[str, torch.Tensor], questions: list[str]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The questions read with the picture: states `(Q, T, D)` and mask `(Q, T)`; the picture is encoded once."""
-        seen = self.model.vision_model(pixel_values=pixels["pixel_values"]).last_hidden_state
-        encoded = self.tokenizer(
-            questions,
-            padding=True,
-            truncation=True,
-            max_length=self.model.config.text_config.max_position_embeddings,
-            padding_side="right",
-            return_tensors="pt",
-        ).to(self.device)
-        mask = encoded["attention_mask"]
-        states = self.model.text_encoder(
-            input_ids=encoded["input_ids"],
-            attention_mask=mask,
-            encoder_hidden_states=seen.expand(len(questions), -1, -1),
-            encoder_attention_mask=torch.ones(len(questions), seen.shape[1], dtype=torch.long, device=self.device),
-        ).last_hidden_state
-        return states, mask
-
-
-def restore_cross_mask(model: Any) -> None:
-    """Give BLIP's cross-attention the mask that transformers 5.24 loses on the way.
-
-    `BlipTextLayer` hands the mask over as `attention_mask`, and `BlipTextSelfAttention` overwrites it with None unless it
-    comes as `encoder_attention_mask`. The hook passes it under both names.
-    """
-
-    def pass_mask(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if kwargs.get("encoder_attention_mask") is None:
-            kwargs["encoder_attention_mask"] = kwargs.get("attention_mask")
-        return args, kwargs
-
-    for name, module in model.text_decoder.named_modules():
-        if name.endswith("crossattention.self"):
-            module.register_forward_pre_hook(pass_mask, with_kwargs=True)
+    groups: dict[int, list[int]] = defaultdict(list)
+    for index, sequence in enumerate(sequences):
+        groups[len(sequence)].append(index)
+    yield from groups.values()
 
 
 class ViltJudge(VQAJudge):
@@ -188,28 +177,30 @@ class ViltJudge(VQAJudge):
 
     model_class = ViltForQuestionAnswering
 
-    def _answer_about(self, pixels: dict[str, torch.Tensor], questions: list[str]) -> list[str]:
+    def _answer(self, asked: Asked) -> list[str]:
         labels = self.model.config.id2label
-        return [labels[int(row.argmax())] for row in self._log_probs(pixels, questions)]
+        return [labels[int(row.argmax())] for row in self._log_probs(asked)]
 
-    def _choose_about(
-        self, pixels: dict[str, torch.Tensor], questions: list[str], choices: list[list[str]]
-    ) -> list[torch.Tensor]:
+    def _choose(self, asked: Asked) -> list[torch.Tensor]:
         """A choice that is no label of the classifier has log-probability -inf: it cannot be this model's answer."""
         ids = {label.strip().lower(): index for index, label in self.model.config.id2label.items()}
         scores = []
-        for row, offered in zip(self._log_probs(pixels, questions), choices):
+        for row, offered in zip(self._log_probs(asked), asked.choices):
             found = [ids.get(choice.strip().lower()) for choice in offered]
             scores.append(torch.tensor([-torch.inf if at is None else float(row[at]) for at in found]))
         return scores
 
     @torch.no_grad()
-    def _log_probs(self, pixels: dict[str, torch.Tensor], questions: list[str]) -> torch.Tensor:
+    def _log_probs(self, asked: Asked) -> torch.Tensor:
         """`(Q, labels)`: the classifier's logits as a softmax over its answers, as its argmax reads them."""
-        longest = self.model.config.max_position_embeddings
-        encoded = self.processor.tokenizer(
-            questions, padding=True, truncation=True, max_length=longest, padding_side="right", return_tensors="pt"
-        )
-        batch = {key: value.to(self.device) for key, value in encoded.items()}
-        batch |= {key: value.expand(len(questions), *value.shape[1:]) for key, value in pixels.items()}
-        return self.model(**batch).logits.float().log_softmax(-1)
+        encoded = self.tokenizer(
+            asked.questions,
+            padding=True,
+            truncation=True,
+            max_length=self.model.config.max_position_embeddings,
+            padding_side="right",
+            return_tensors="pt",
+        ).to(self.device)
+        # Words and patches attend to each other from the first layer on: nothing of the picture can be shared.
+        pixels = {name: value[asked.owner] for name, value in asked.pixels.items()}
+        return self.model(**encoded, **pixels).logits.float().log_softmax(-1)

@@ -14,7 +14,29 @@ KINDS = {
     "internvl": "internvl", "gemma3": "gemma3",
 }  # fmt: skip
 RATINGS = ("1", "2", "3", "4", "5")
-WORDS = ["a", "red", "circle", "and", "blue", "square", "on", "white", "background", "rate", "the", "caption", "is", "text", "correct", "complete", "1", "2", "3", "4", "5"]
+WORDS = [
+    "a",
+    "red",
+    "circle",
+    "and",
+    "blue",
+    "square",
+    "on",
+    "white",
+    "background",
+    "rate",
+    "the",
+    "caption",
+    "is",
+    "text",
+    "correct",
+    "complete",
+    "1",
+    "2",
+    "3",
+    "4",
+    "5",
+]
 CRITERIA = [
     "rate the text, is it correct",
     "rate the text, is it complete and clear from 1 to 5",
