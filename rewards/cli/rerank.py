@@ -56,3 +56,24 @@ def rerank(
     if summary.problems:
         typer.echo(f"{summary.problems} problems are reported in {out / 'problems.jsonl'}", err=True)
         raise typer.Exit(PROBLEMS)
+
+
+def best_of_n(
+    overrides: list[str] = typer.Argument(None, help="key=value settings, e.g. generate.n=16 rerank.reward.gamma=0.5."),
+    config: Path | None = typer.Option(None, help="YAML with settings, e.g. configs/best_of_n_shapes.yaml."),
+    model: str | None = typer.Option(None, help="Checkpoint that samples the candidates."),
+    prompts: str | None = typer.Option(None, help="File of prompts, or shapes."),
+    out: str | None = typer.Option(None, help="Folder of the run; an unfinished run in it goes on."),
+) -> None:
+    """Sample n candidates from a vision-language model or a diffusers pipeline, then rank them."""
+    from rewards.rerank.run import BestOfNSettings, run_best_of_n
+    from rewards.trainers.config import load_config
+
+    given = {"generate.model": model, "generate.prompts": prompts, "out": out}
+    words = [f"{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
+    settings = load_config(BestOfNSettings, config, [*(overrides or []), *words])
+    summary = run_best_of_n(settings)
+    typer.echo(json.dumps(vars(summary)))
+    if summary.problems:
+        typer.echo(f"{summary.problems} problems are reported in {settings.out}/ranking/problems.jsonl", err=True)
+        raise typer.Exit(PROBLEMS)

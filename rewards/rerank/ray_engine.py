@@ -1,0 +1,134 @@
+"""Reranking on Ray: a pool of judge actors, one device each, fed with shard numbers.
+
+What travels through Ray is the number of a shard; an actor reads the job's folder, the source and the pictures from a file
+system that all machines share, and commits its shard itself by the same atomic rename as the local engine. So the rows
+are the same either way, memory on the driver does not grow with the data, and whatever dies (an actor, a node, the
+driver) leaves whole shards behind. Ray Data streams the numbers, keeps each actor supplied with a few (back-pressure),
+and starts a dead actor's shard again on another.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rewards.errors import InputError, RewardsError
+from rewards.rerank.job import Job, Shard
+
+# Shards that wait at an actor while it works on one: enough to hide the scheduler, few enough to share out the rest.
+_IN_FLIGHT = 2
+
+
+class ShardWorker:
+    """A judge in a process of its own; Ray calls it with batches of shard numbers.
+
+    Args:
+        folder: of the job, on a file system that all machines share.
+    """
+
+    def __init__(self, folder: str) -> None:
+        # The judge is the whole work of this process: one thread a CPU that Ray gave it, not one a core of the machine.
+        import ray
+        import torch
+
+        cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
+        torch.set_num_threads(max(1, int(cpus)))
+        self.job = Job(folder)
+        self.rewards = self.job.rewards()
+        self.shards: dict[int, Shard] = {shard.number: shard for shard in self.job.shards()}
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Rank and commit the shards of a batch, unless another attempt has done so."""
+        for number in batch["shard"].tolist():
+            shard = self.shards[number]
+            if not self.job.path_of(shard).exists():
+                self.job.run_shard(shard, self.rewards)
+        return batch
+
+
+def run_on_ray(
+    job: Job,
+    *,
+    address: str | None = None,
+    actors: int | None = None,
+    gpus: float | None = None,
+    cpus: float = 1,
+    on_shard: Callable[[Shard], Any] | None = None,
+) -> None:
+    """Finish a job on a Ray cluster.
+
+    Args:
+        job: from :func:`rewards.rerank.job.start_job`, in a folder that all machines see.
+        address: of the cluster; None starts Ray on this machine, or joins one that runs here.
+        actors: judges; default: one a GPU of the cluster, or without GPUs one a CPU.
+        gpus: GPUs of each judge; default: 1 where the cluster has any. A fraction puts several judges on one.
+        cpus: CPUs of each judge.
+        on_shard: called after each committed shard.
+
+    Raises:
+        InputError: Ray is not installed, or the cluster lacks the devices asked for.
+        RewardsError: a judge failed; what is committed stays.
+    """
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise InputError("engine ray needs Ray: pip install 'rewards[ray]'") from error
+    shards = {shard.number: shard for shard in job.missing()}
+    if not shards:
+        return
+    started = not ray.is_initialized()
+    if started:
+        ray.init(address=address, ignore_reinit_error=True, log_to_driver=False, include_dashboard=False)
+    try:
+        found = ray.cluster_resources()
+        gpus = gpus if gpus is not None else (1 if found.get("GPU", 0) else 0)
+        available = int(found.get("GPU", 0) / gpus) if gpus else int(found.get("CPU", 1) / cpus)
+        count = min(actors or available, len(shards))
+        if count < 1 or count > available:
+            raise InputError(
+                f"{actors} judges with {gpus} GPUs and {cpus} CPUs each do not fit: the cluster has "
+                f"{found.get('GPU', 0):g} GPUs and {found.get('CPU', 0):g} CPUs"
+            )
+        _stream(ray, job, shards, count, gpus, cpus, on_shard)
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _stream(ray: Any, job: Job, shards: dict[int, Shard], count: int, gpus: float, cpus: float, on_shard: Any) -> None:
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    # A dead actor's shard is done again elsewhere; an error of the reward itself is not repeated.
+    context.max_errored_blocks = 0
+    numbers = sorted(shards)
+    dataset = ray.data.from_items([{"shard": number} for number in numbers], override_num_blocks=len(numbers))
+    ranked = dataset.map_batches(
+        ShardWorker,
+        fn_constructor_args=(str(Path(job.folder).absolute()),),
+        batch_size=1,
+        compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=_IN_FLIGHT),
+        num_gpus=gpus,
+        num_cpus=cpus,
+        runtime_env={"env_vars": _environment()},
+    )
+    try:
+        for row in ranked.iter_rows():
+            if on_shard is not None:
+                on_shard(shards[row["shard"]])
+    except ray.exceptions.RayError as error:
+        raise RewardsError(f"Ray: {_cause(error)}; finished shards are kept, run the job again to go on") from error
+
+
+def _environment() -> dict[str, str]:
+    """Settings that a judge's process needs as this one has them."""
+    kept = ("HF_HUB_OFFLINE", "HF_HOME", "TOKENIZERS_PARALLELISM", "PYTHONPATH", "OMP_NUM_THREADS")
+    return {name: os.environ[name] for name in kept if name in os.environ}
+
+
+def _cause(error: BaseException) -> str:
+    cause = getattr(error, "cause", None) or error.__cause__ or error
+    lines = [line for line in str(cause).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(cause).__name__

@@ -1,0 +1,64 @@
+"""Generate and rank in one run, from one config (`rewards best-of-n`, examples/best_of_n.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tqdm import tqdm
+
+from rewards.rerank.generate import SHAPES, GenerateSettings, generate
+from rewards.rerank.job import run_local, start_job
+from rewards.rerank.outputs import OutputSettings, Summary, write_outputs
+from rewards.rerank.settings import RerankSettings, RewardSettings
+from rewards.trainers.config import save_config
+
+
+@dataclass
+class BestOfNSettings:
+    """What `configs/best_of_n_*.yaml` hold.
+
+    Attributes:
+        generate: the candidates.
+        rerank: the reward that chooses, and the audit.
+        outputs: what is written.
+        out: folder of the run: `candidates/` and `ranking/`.
+    """
+
+    generate: GenerateSettings = field(default_factory=GenerateSettings)
+    rerank: RerankSettings = field(default_factory=RerankSettings)
+    outputs: OutputSettings = field(default_factory=OutputSettings)
+    out: str = "runs/best_of_n"
+
+
+def run_best_of_n(settings: BestOfNSettings) -> Summary:
+    """Sample candidates, rank them, write the outputs; a run that was killed goes on.
+
+    Args:
+        settings: of the run; its resolved form is written to `config.yaml` in its folder.
+
+    Returns:
+        The counts, with the mean score of the best and of the first candidate.
+
+    Raises:
+        InputError: settings that cannot work, or a folder of another run.
+    """
+    out = Path(settings.out)
+    out.mkdir(parents=True, exist_ok=True)
+    save_config(settings, out / "config.yaml")
+    with tqdm(unit="shard", desc="generate") as bar:
+        candidates = generate(settings.generate, out / "candidates", on_shard=lambda: bar.update() and None)
+    rerank = settings.rerank
+    if settings.generate.prompts == SHAPES and settings.generate.kind == "pictures":
+        store = str(out / "candidates" / "questions.sqlite")
+        rerank = replace(rerank, reward=_asking(rerank.reward, store))
+        rerank = replace(rerank, audit=_asking(rerank.audit, store)) if rerank.audit is not None else rerank
+    job = start_job(candidates, out / "ranking", rerank)
+    with tqdm(total=len(job.missing()), unit="shard", desc="rank") as bar:
+        run_local(job, on_shard=lambda _: bar.update())
+    return write_outputs(job, settings.outputs)
+
+
+def _asking(reward: RewardSettings, store: str) -> RewardSettings:
+    """The questions of the shapes world for a reward that names none."""
+    return replace(reward, questions=reward.questions or store) if reward.kind == "tifa" else reward
