@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+PROLOGUE = "from rewards.errors import exit_cleanly\n"
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'rewards'; from rewards.cli import main; main()"]
 
 
 def run(*arguments, command=COMMAND, cwd=None, **options):
-    return subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300, **options)
+    return subprocess.run(
+        [*command, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300, **options
+    )
 
 
 def cpu_seconds(arguments):
@@ -60,7 +63,9 @@ def one_clear_line(result, *expected):
 def test_an_unknown_config_key(script, tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text("learnin_rate: 3\n")
-    one_clear_line(run(ROOT / "examples" / script, "--config", config, command=[sys.executable], cwd=tmp_path), "learnin_rate")
+    one_clear_line(
+        run(ROOT / "examples" / script, "--config", config, command=[sys.executable], cwd=tmp_path), "learnin_rate"
+    )
 
 
 def test_a_missing_config(tmp_path):
@@ -69,12 +74,12 @@ def test_a_missing_config(tmp_path):
 
 
 def test_an_unknown_judge(tmp_path):
-    program = "from rewards.errors import exit_cleanly\nfrom rewards import load_judge\nwith exit_cleanly(): load_judge('no-such-judge')"
+    program = PROLOGUE + "from rewards import load_judge\nwith exit_cleanly(): load_judge('no-such-judge')"
     one_clear_line(run(command=[sys.executable, "-c", program]), "no-such-judge")
 
 
 def test_a_missing_picture():
-    program = "from rewards.errors import exit_cleanly\nfrom rewards.images import to_pil\nwith exit_cleanly(): to_pil('absent.png', 3)"
+    program = PROLOGUE + "from rewards.images import to_pil\nwith exit_cleanly(): to_pil('absent.png', 3)"
     one_clear_line(run(command=[sys.executable, "-c", program]), "absent.png", "3")
 
 

@@ -17,7 +17,9 @@ def demo(
     seed: int = typer.Option(0, help="Seed of the training; the held-out prompts stay the same."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an earlier demo in the folder."),
 ) -> None:
-    """Train a generator with TIFA and a captioner with HarmonicEval in the shapes world, then rerank; ends with a table."""
+    """Train a generator with TIFA and a captioner with HarmonicEval in the shapes world, then rerank; ends with a
+    table.
+    """
     typer.echo("loading ...")
     from rewards.demo.run import demo_tables, format_tables, run_demo
 

@@ -1,4 +1,6 @@
-"""The three uses one after the other: DDPO with TIFA, GRPO with HarmonicEval, best-of-8; then one table and one page."""
+"""The three uses one after the other: DDPO with TIFA, GRPO with HarmonicEval, best-of-8; then one table and one
+page.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ def run_demo(out: Path, seed: int = 0, overwrite: bool = False) -> dict[str, Any
     """Run the demo and write everything under ``out``.
 
     Args:
-        out: the folder; holds ``ddpo``, ``grpo``, ``best_of_8``, ``summary.json``, ``curves`` and ``report.html`` afterwards.
-            What was written before an interruption stays readable.
+        out: the folder; holds ``ddpo``, ``grpo``, ``best_of_8``, ``summary.json``, ``curves`` and ``report.html``
+        afterwards. What was written before an interruption stays readable.
         seed: of training; the held-out prompts and their noise are always the same.
         overwrite: replace an earlier demo in ``out``.
 
@@ -88,7 +90,7 @@ def _ddpo_table(summary: dict[str, Any]) -> Table:
             rows.append(
                 _row(f"guidance {row['guidance_scale']:g} instead of 1, {title}", base, trained, trained - base)
             )
-    note = f"Share of questions answered right, {summary['eval_prompts']} held-out prompts; the judge trains, the oracle never does."
+    note = f"Share of right answers on {summary['eval_prompts']} held-out prompts; only the judge trains."
     return Table("DDPO with TIFA", _HEADER, rows, note)
 
 

@@ -199,7 +199,7 @@ class _Reader:
         count: int | None = None
         determiner = i < len(words) and words[i] in ("a", "an", "one", "two", "three", "zero", "some", "the")
         if determiner:
-            count = {"a": 1, "an": 1, "the": 1, "some": None}.get(words[i], None)
+            count = {"a": 1, "an": 1, "the": 1, "some": None}.get(words[i])
             if words[i] in NUMBERS:
                 count = NUMBERS.index(words[i])
             i += 1

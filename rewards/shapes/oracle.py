@@ -1,7 +1,8 @@
 """The oracle: reads a picture back into what it shows and answers without a network.
 
-Colour distance finds the background, connected components the shapes, the best template (by overlap) each one's kind. It is
-exact on drawn scenes and tolerant of slightly blurred or decoded ones; what it cannot name it calls malformed.
+Colour distance finds the background, connected components the shapes, the best template (by overlap) each one's
+kind. It is exact on drawn scenes and tolerant of slightly blurred or decoded ones; what it cannot name it calls
+malformed.
 """
 
 from __future__ import annotations

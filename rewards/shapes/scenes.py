@@ -1,7 +1,7 @@
 """Scenes with known truth: coloured shapes on a plain background, 32 x 32 pixels.
 
-A scene holds one to three shapes on a jittered 3 x 3 grid, never touching. Everything that the shapes world says about a
-picture (captions, questions, ratings) is computed from its scene.
+A scene holds one to three shapes on a jittered 3 x 3 grid, never touching. Everything that the shapes world says
+about a picture (captions, questions, ratings) is computed from its scene.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def relation(a: Cell | tuple[float, float], b: Cell | tuple[float, float]) -> st
 
 
 def sample_scene(rng: random.Random) -> Scene:
-    """Draw a scene: one, two or three shapes with 30, 55 and 15 percent; three shapes hold at least one pair of equals."""
+    """Draw a scene: one, two or three shapes with 30, 55 and 15 percent; three shapes hold at least one pair of
+    equals.
+    """
     u = rng.random()
     count = 1 if u < 0.3 else 2 if u < 0.85 else 3
     colors, kinds = list(COLORS), SHAPES

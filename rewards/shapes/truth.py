@@ -1,7 +1,8 @@
 """The truth about a caption: the five criteria of HarmonicEval (tab. 1) computed from the scene, each 1 to 5.
 
 - correctness: 5 less 1.5 for each wrong claim (a phrase's colour, shape or number, a relation, the background).
-- completeness: share of the scene's details that are said rightly (the background and the relation count as one detail each).
+- completeness: share of the scene's details that are said rightly (the background and the relation count as one
+  detail each).
 - clarity: 5 less 2 for each vague phrase ("a thing", "some circles", no colour) and 0.5 for each break of grammar.
 - fluency: 5 less 1.5 for each break of grammar.
 - conciseness: 5 less a penalty for words beyond what the distinct claims need.
@@ -20,7 +21,9 @@ CRITERIA = ("correctness", "completeness", "clarity", "fluency", "conciseness")
 
 @dataclass(frozen=True, slots=True)
 class PhraseTruth:
-    """Which claims of one phrase hold; None where the phrase makes no such claim. ``group`` indexes the scene's groups."""
+    """Which claims of one phrase hold; None where the phrase makes no such claim. ``group`` indexes the scene's
+    groups.
+    """
 
     group: int | None
     count: bool | None

@@ -14,10 +14,10 @@ from rewards.shapes.scenes import BACKGROUNDS, COLORS, SHAPES
 RATINGS = ("1", "2", "3", "4", "5")
 CRITERIA = ("correctness", "completeness", "clarity", "fluency", "conciseness")
 _OTHERS = (
-    "a an and are as at background big bright caption color dark describe did do does find give has have here how image in "
-    "is it its just left like look made many much next no nothing object objects of on one or other picture please question "
-    "rate relative right say see shape shapes show shown shows side small some text that the there this to very what where "
-    "which white with you yes ? . ,"
+    "a an and are as at background big bright caption color dark describe did do does find give has have here "
+    "how image in is it its just left like look made many much next no nothing object objects of on one or "
+    "other picture please question rate relative right say see shape shapes show shown shows side small some "
+    "text that the there this to very what where which white with you yes ? . ,"
 ).split()
 WORDS = tuple(
     dict.fromkeys(

@@ -70,7 +70,11 @@ def generated():
     pipeline.set_progress_bar_config(disable=True)
     prompts = generator_prompts("test", 128, seed=7)
     pictures = pipeline(
-        prompts, num_inference_steps=10, guidance_scale=1.0, output_type="np", generator=torch.Generator().manual_seed(0)
+        prompts,
+        num_inference_steps=10,
+        guidance_scale=1.0,
+        output_type="np",
+        generator=torch.Generator().manual_seed(0),
     ).images
     return prompts, pictures
 
@@ -92,8 +96,11 @@ def test_vqa_judge_agrees_with_the_oracle_on_generated_pictures_that_the_oracle_
         if seen.sure:
             rows += [(picture, q, answer(seen, q.text)) for q in questions_for(prompt)]
     assert len(rows) > 200
-    said = load_judge("shapes-vqa").answer([(r[0] * 255).round().astype(np.uint8) for r in rows], [r[1].text for r in rows])
-    # Right or wrong is what counts: to "what color is the circle?" without a circle there is no right answer to agree on.
+    said = load_judge("shapes-vqa").answer(
+        [(r[0] * 255).round().astype(np.uint8) for r in rows], [r[1].text for r in rows]
+    )
+    # Right or wrong is what counts: to "what color is the circle?" without a circle there is no right answer to
+    # agree on.
     agree = [(word == q.answer) == (true == q.answer) for word, (_, q, true) in zip(said, rows)]
     assert np.mean(agree) >= 0.90
 
@@ -121,5 +128,12 @@ def test_captioner_is_imperfect_but_not_lost():
 
 
 def test_splits_are_disjoint():
-    keys = {split: {describe(s).key() for s in sample_scenes(split, 300, seed=1)} for split in ("train", "validation", "test")}
-    assert not keys["train"] & keys["validation"] and not keys["train"] & keys["test"] and not keys["validation"] & keys["test"]
+    keys = {
+        split: {describe(s).key() for s in sample_scenes(split, 300, seed=1)}
+        for split in ("train", "validation", "test")
+    }
+    assert (
+        not keys["train"] & keys["validation"]
+        and not keys["train"] & keys["test"]
+        and not keys["validation"] & keys["test"]
+    )

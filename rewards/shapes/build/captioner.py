@@ -1,4 +1,5 @@
-"""The captioner: a small ``Idefics3ForConditionalGeneration``, first taught well, then made imperfect with flawed captions.
+"""The captioner: a small ``Idefics3ForConditionalGeneration``, first taught well, then made imperfect with flawed
+captions.
 
 What it writes after the second phase is wrong in colour or number at times, omits, repeats and garbles: the writer that
 GRPO with HarmonicEval has something to teach.
@@ -46,21 +47,31 @@ SPECIALS = (
 INSTRUCTION = "describe the picture"
 CHAT_TEMPLATE = (
     "<s>{% for message in messages %}{% if message['role'] == 'assistant' %} <answer> {% endif %}"
-    "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
-    "{% for part in message['content'] %}{% if part['type'] == 'image' %}<image>{% else %}{{ part['text'] }}{% endif %}{% endfor %}"
-    "{% endif %}{% if message['role'] == 'assistant' %} </s>{% endif %}{% endfor %}{% if add_generation_prompt %} <answer>{% endif %}"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}<image>{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}"
+    "{% if message['role'] == 'assistant' %} </s>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %} <answer>{% endif %}"
 )
 
 
 def new_processor() -> Idefics3Processor:
     """The processor that ships with the captioner."""
     tokenizer = new_tokenizer(
-        SPECIALS, pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>", model_max_length=128, padding_side="left",
+        SPECIALS,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        model_max_length=128,
+        padding_side="left",
         extra_special_tokens={
-            "image_token": "<image>", "fake_image_token": "<fake_token_around_image>", "global_image_token": "<global-img>",
-            "end_of_utterance_token": "<end_of_utterance>", "answer_token": "<answer>",
+            "image_token": "<image>",
+            "fake_image_token": "<fake_token_around_image>",
+            "global_image_token": "<global-img>",
+            "end_of_utterance_token": "<end_of_utterance>",
+            "answer_token": "<answer>",
         },
-    )  # fmt: skip
+    )
     half = [0.5, 0.5, 0.5]
     images = Idefics3ImageProcessor(
         size={"longest_edge": IMAGE_SIZE},
@@ -75,11 +86,28 @@ def new_processor() -> Idefics3Processor:
 def new_model(tokenizer: object) -> Idefics3ForConditionalGeneration:
     """Untrained, about 0.8 M parameters."""
     vocabulary: dict[str, int] = tokenizer.get_vocab()  # type: ignore[attr-defined]
-    vision = dict(hidden_size=WIDTH, intermediate_size=WIDTH * 2, num_hidden_layers=3, num_attention_heads=4, image_size=IMAGE_SIZE,
-                  patch_size=PATCH, initializer_range=0.05)  # fmt: skip
-    text = LlamaConfig(vocab_size=len(vocabulary), hidden_size=WIDTH, intermediate_size=WIDTH * 2, num_hidden_layers=3,
-                       num_attention_heads=4, max_position_embeddings=128, pad_token_id=0, bos_token_id=2, eos_token_id=3,
-                       initializer_range=0.05, tie_word_embeddings=False)  # fmt: skip
+    vision = dict(
+        hidden_size=WIDTH,
+        intermediate_size=WIDTH * 2,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        image_size=IMAGE_SIZE,
+        patch_size=PATCH,
+        initializer_range=0.05,
+    )
+    text = LlamaConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=WIDTH,
+        intermediate_size=WIDTH * 2,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        max_position_embeddings=128,
+        pad_token_id=0,
+        bos_token_id=2,
+        eos_token_id=3,
+        initializer_range=0.05,
+        tie_word_embeddings=False,
+    )
     model = Idefics3ForConditionalGeneration(
         Idefics3Config(
             vision_config=vision,
@@ -179,9 +207,14 @@ def evaluate(model: Idefics3ForConditionalGeneration, examples: Examples, count:
     model.eval()
     ids = torch.tensor([examples.prompt] * count)
     out = model.generate(
-        input_ids=ids, attention_mask=torch.ones_like(ids), pixel_values=to_tensor(render_array(scenes))[:, None], max_new_tokens=28,
-        do_sample=True, temperature=1.0, top_k=0,
-    )  # fmt: skip
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
+        pixel_values=to_tensor(render_array(scenes))[:, None],
+        max_new_tokens=28,
+        do_sample=True,
+        temperature=1.0,
+        top_k=0,
+    )
     model.train()
     torch.set_rng_state(torch_state)
     names = {i: w for w, i in examples.words.items()}

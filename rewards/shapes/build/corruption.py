@@ -72,7 +72,9 @@ def _vague(phrase: Phrase, rng: random.Random) -> str:
 
 
 def garble(text: str, rng: random.Random) -> str:
-    """One to four breaks of grammar: a word dropped, doubled, swapped with the next, out of place, or the wrong number."""
+    """One to four breaks of grammar: a word dropped, doubled, swapped with the next, out of place, or the wrong
+    number.
+    """
     words = text.split()
     for _ in range(rng.choice((1, 1, 2, 2, 3, 4))):
         i = rng.randrange(len(words))

@@ -1,4 +1,6 @@
-"""Training pictures as they will be judged: clean, blurred, noisy, and as the autoencoder decodes them; patch labels."""
+"""Training pictures as they will be judged: clean, blurred, noisy, and as the autoencoder decodes them; patch
+labels.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The rater: a small ``LlavaForConditionalGeneration`` that answers HarmonicEval's prompts in a short form.
 
-One picture and several flawed captions share a row: the picture's tokens once, each caption seen by its own five criteria
-only. The rating is a soft label between the two nearest whole numbers of the true rating. Heads used in training only:
-colour and shape of each patch, and at each noun whether number, colour and shape hold and which cell it points to.
+One picture and several flawed captions share a row: the picture's tokens once, each caption seen by its own five
+criteria only. The rating is a soft label between the two nearest whole numbers of the true rating. Heads used in
+training only: colour and shape of each patch, and at each noun whether number, colour and shape hold and which cell
+it points to.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ SPECIALS = ("<pad>", "<unk>", "<s>", "</s>", "<image>", "<rate>")
 PAD, UNK, START, IMAGE, RATE = 0, 1, 2, 4, 5
 CHAT_TEMPLATE = (
     "<s>{% for message in messages %}{% if message['content'] is string %}{{ message['content'] }}{% else %}"
-    "{% for part in message['content'] %}{% if part['type'] == 'image' %}<image> {% else %}{{ part['text'] }}{% endif %}{% endfor %}"
-    "{% endif %}{% endfor %}{% if add_generation_prompt %} <rate>{% endif %}"
+    "{% for part in message['content'] %}{% if part['type'] == 'image' %}<image> {% else %}{{ part['text'] }}"
+    "{% endif %}{% endfor %}{% endif %}{% endfor %}{% if add_generation_prompt %} <rate>{% endif %}"
 )
 PROMPTS = {"captioning": {criterion: "{text} . " + criterion for criterion in CRITERIA}}
 
@@ -50,33 +51,68 @@ PROMPTS = {"captioning": {criterion: "{text} . " + criterion for criterion in CR
 def new_processor() -> LlavaProcessor:
     """The processor that ships with the rater."""
     tokenizer = new_tokenizer(
-        SPECIALS, pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>", model_max_length=256,
-        padding_side="left", extra_special_tokens={"image_token": "<image>", "rate_token": "<rate>"},
-    )  # fmt: skip
+        SPECIALS,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        model_max_length=256,
+        padding_side="left",
+        extra_special_tokens={"image_token": "<image>", "rate_token": "<rate>"},
+    )
     half, size = [0.5, 0.5, 0.5], {"height": IMAGE_SIZE, "width": IMAGE_SIZE}
     images = CLIPImageProcessor(size=size, crop_size=size, do_center_crop=False, image_mean=half, image_std=half)
     return LlavaProcessor(
-        images, tokenizer, patch_size=PATCH, vision_feature_select_strategy="default", num_additional_image_tokens=1,
-        image_token="<image>", chat_template=CHAT_TEMPLATE,
-    )  # fmt: skip
+        images,
+        tokenizer,
+        patch_size=PATCH,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        image_token="<image>",
+        chat_template=CHAT_TEMPLATE,
+    )
 
 
 def new_model(vocabulary: int) -> LlavaForConditionalGeneration:
     """Untrained, about 1.5 M parameters."""
-    vision = CLIPVisionConfig(hidden_size=96, intermediate_size=192, num_hidden_layers=3, num_attention_heads=4,
-                              image_size=IMAGE_SIZE, patch_size=PATCH, projection_dim=96)  # fmt: skip
-    text = LlamaConfig(vocab_size=vocabulary, hidden_size=WIDTH, intermediate_size=WIDTH * 2, num_hidden_layers=LAYERS,
-                       num_attention_heads=4, max_position_embeddings=256, pad_token_id=PAD, bos_token_id=START, eos_token_id=3,
-                       initializer_range=0.05, tie_word_embeddings=False)  # fmt: skip
+    vision = CLIPVisionConfig(
+        hidden_size=96,
+        intermediate_size=192,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        image_size=IMAGE_SIZE,
+        patch_size=PATCH,
+        projection_dim=96,
+    )
+    text = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=WIDTH,
+        intermediate_size=WIDTH * 2,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=4,
+        max_position_embeddings=256,
+        pad_token_id=PAD,
+        bos_token_id=START,
+        eos_token_id=3,
+        initializer_range=0.05,
+        tie_word_embeddings=False,
+    )
     return LlavaForConditionalGeneration(
-        LlavaConfig(vision_config=vision, text_config=text, image_token_id=IMAGE, vision_feature_layer=-1,
-                    vision_feature_select_strategy="default")
-    )  # fmt: skip
+        LlavaConfig(
+            vision_config=vision,
+            text_config=text,
+            image_token_id=IMAGE,
+            vision_feature_layer=-1,
+            vision_feature_select_strategy="default",
+        )
+    )
 
 
 @dataclass
 class Batch:
-    """Packed rows: ids and positions ``(B, M)``, mask ``(B, 1, M, M)``; where ratings and nouns are, and their labels."""
+    """Packed rows: ids and positions ``(B, M)``, mask ``(B, 1, M, M)``; where ratings and nouns are, and their
+    labels.
+    """
 
     ids: torch.Tensor
     positions: torch.Tensor
@@ -90,7 +126,9 @@ class Batch:
 
 
 def pack(scenes: list[Scene], captions: list[list[str]], words: dict[str, int]) -> Batch:
-    """Rows of ``<s> image ... | caption . | criterion <rate>``; a token sees the picture, its caption and its own branch."""
+    """Rows of ``<s> image ... | caption . | criterion <rate>``; a token sees the picture, its caption and its own
+    branch.
+    """
     rows = []
     for texts in captions:
         ids, positions, branches = (

@@ -1,7 +1,7 @@
 """The generator: a small ``StableDiffusionPipeline``, first taught well, then made unsure with partly wrong captions.
 
-The second phase is what makes reinforcement visible (a generator that knows but is unsure): 40 percent of its captions have
-one or two attributes replaced, as captions from the web have.
+The second phase is what makes reinforcement visible (a generator that knows but is unsure): 40 percent of its
+captions have one or two attributes replaced, as captions from the web have.
 """
 
 from __future__ import annotations
@@ -48,34 +48,67 @@ MEANING_SIZES = (
 def new_scheduler() -> DDIMScheduler:
     """x0-prediction with zero terminal SNR and trailing spacing: five steps are enough at this size."""
     return DDIMScheduler(
-        num_train_timesteps=1000, beta_schedule="scaled_linear", beta_start=0.00085, beta_end=0.012, clip_sample=False,
-        set_alpha_to_one=True, prediction_type="sample", rescale_betas_zero_snr=True, timestep_spacing="trailing",
+        num_train_timesteps=1000,
+        beta_schedule="scaled_linear",
+        beta_start=0.00085,
+        beta_end=0.012,
+        clip_sample=False,
+        set_alpha_to_one=True,
+        prediction_type="sample",
+        rescale_betas_zero_snr=True,
+        timestep_spacing="trailing",
         steps_offset=1,  # trailing spacing does not use it; diffusers warns of any other value
-    )  # fmt: skip
+    )
 
 
 def new_pipeline(vae: AutoencoderKL) -> StableDiffusionPipeline:
     """An untrained pipeline of the shipped shape around a trained autoencoder."""
     tokenizer = new_tokenizer(
-        ("<pad>", "<unk>", "<s>", "</s>"), "<s> $A </s>", pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>",
+        ("<pad>", "<unk>", "<s>", "</s>"),
+        "<s> $A </s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
         model_max_length=MAX_WORDS,
-    )  # fmt: skip
+    )
     text = CLIPTextModel(
         CLIPTextConfig(
-            vocab_size=len(tokenizer), hidden_size=TEXT_WIDTH, intermediate_size=TEXT_WIDTH * 4, num_hidden_layers=2,
-            num_attention_heads=4, max_position_embeddings=MAX_WORDS, bos_token_id=2, eos_token_id=3, pad_token_id=0,
-            projection_dim=TEXT_WIDTH, hidden_act="gelu",
+            vocab_size=len(tokenizer),
+            hidden_size=TEXT_WIDTH,
+            intermediate_size=TEXT_WIDTH * 4,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            max_position_embeddings=MAX_WORDS,
+            bos_token_id=2,
+            eos_token_id=3,
+            pad_token_id=0,
+            projection_dim=TEXT_WIDTH,
+            hidden_act="gelu",
         )
-    )  # fmt: skip
+    )
     unet = UNet2DConditionModel(
-        sample_size=LATENT_SIZE, in_channels=LATENT_CHANNELS, out_channels=LATENT_CHANNELS,
-        down_block_types=("CrossAttnDownBlock2D",) * 2, up_block_types=("CrossAttnUpBlock2D",) * 2,
-        block_out_channels=(64, 128), layers_per_block=1, cross_attention_dim=TEXT_WIDTH, attention_head_dim=4, norm_num_groups=8,
-    )  # fmt: skip
+        sample_size=LATENT_SIZE,
+        in_channels=LATENT_CHANNELS,
+        out_channels=LATENT_CHANNELS,
+        down_block_types=("CrossAttnDownBlock2D",) * 2,
+        up_block_types=("CrossAttnUpBlock2D",) * 2,
+        block_out_channels=(64, 128),
+        layers_per_block=1,
+        cross_attention_dim=TEXT_WIDTH,
+        attention_head_dim=4,
+        norm_num_groups=8,
+    )
     return StableDiffusionPipeline(
-        vae=vae, text_encoder=text, tokenizer=tokenizer, unet=unet, scheduler=new_scheduler(), safety_checker=None,
-        feature_extractor=None, requires_safety_checker=False,
-    )  # fmt: skip
+        vae=vae,
+        text_encoder=text,
+        tokenizer=tokenizer,
+        unet=unet,
+        scheduler=new_scheduler(),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
 
 
 def meaning_classes(caption: str) -> list[int]:
@@ -83,13 +116,15 @@ def meaning_classes(caption: str) -> list[int]:
     said: Description = meaning(caption)
     first, second = said.phrases[0], said.phrases[1] if len(said.phrases) > 1 else None
     return [
-        (first.count or 1) - 1, _COLORS.index(first.color or ""), SHAPES.index(first.shape or ""),
+        (first.count or 1) - 1,
+        _COLORS.index(first.color or ""),
+        SHAPES.index(first.shape or ""),
         RELATIONS.index(said.relation) if said.relation else len(RELATIONS),
         second.count or 0 if second else 0,
         _COLORS.index(second.color or "") if second else len(_COLORS),
         SHAPES.index(second.shape or "") if second else len(SHAPES),
         _BACKGROUNDS.index(said.background) if said.background else len(_BACKGROUNDS),
-    ]  # fmt: skip
+    ]
 
 
 class Captions:
@@ -178,10 +213,17 @@ def _pretrain_text(pipeline: StableDiffusionPipeline, head: torch.nn.Linear, cap
 
 
 def _train(
-    pipeline: StableDiffusionPipeline, head: torch.nn.Linear, captions: Captions, latents: torch.Tensor, config: BuildConfig,
-    log: BuildLog, ema: float,
-) -> list[torch.nn.Module]:  # fmt: skip
-    """Denoising with loss weight 1 / max(1 - alpha_bar, 0.2) and 10 percent empty captions; returns the averaged models."""
+    pipeline: StableDiffusionPipeline,
+    head: torch.nn.Linear,
+    captions: Captions,
+    latents: torch.Tensor,
+    config: BuildConfig,
+    log: BuildLog,
+    ema: float,
+) -> list[torch.nn.Module]:
+    """Denoising with loss weight 1 / max(1 - alpha_bar, 0.2) and 10 percent empty captions; returns the averaged
+    models.
+    """
     models = [pipeline.unet.train(), pipeline.text_encoder.train()]
     averaged = [deepcopy(m).eval() for m in models]
     weights = [p for m in models for p in m.parameters()]

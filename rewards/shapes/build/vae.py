@@ -68,7 +68,9 @@ def _psnr(vae: AutoencoderKL, x: torch.Tensor) -> float:
 
 @torch.no_grad()
 def _whiten(vae: AutoencoderKL, x: torch.Tensor) -> None:
-    """Fold the latents' mean and scale into the two 1 x 1 convolutions, so that each channel has mean 0 and deviation 1."""
+    """Fold the latents' mean and scale into the two 1 x 1 convolutions, so that each channel has mean 0 and
+    deviation 1.
+    """
     latents = torch.cat([vae.encode(part).latent_dist.mean for part in x.split(64)])
     flat = latents.permute(0, 2, 3, 1).reshape(-1, LATENT_CHANNELS)
     mean, deviation = flat.mean(0), flat.std(0)

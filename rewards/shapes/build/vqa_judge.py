@@ -1,8 +1,8 @@
 """The VQA judge: a small ``BlipForQuestionAnswering``, 0.94 M parameters, trained on questions of all types.
 
-Eight questions a picture are packed into one row with a block mask. Three heads help in training only: colour and shape of
-each patch, the answer from the first token, and the cell that each noun points to (spatial accuracy leaves chance when
-that loss falls).
+Eight questions a picture are packed into one row with a block mask. Three heads help in training only: colour and
+shape of each patch, the answer from the first token, and the cell that each noun points to (spatial accuracy leaves
+chance when that loss falls).
 """
 
 from __future__ import annotations
@@ -34,9 +34,16 @@ PAD, CLS, SEP, BOS = 0, 2, 3, 4
 def new_processor() -> BlipProcessor:
     """The processor that ships with the judge: pictures as they are in [-1, 1], one token a word."""
     tokenizer = new_tokenizer(
-        SPECIALS, "[CLS] $A [SEP]", pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-        bos_token="[BOS]", eos_token="[SEP]", model_max_length=48,
-    )  # fmt: skip
+        SPECIALS,
+        "[CLS] $A [SEP]",
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        bos_token="[BOS]",
+        eos_token="[SEP]",
+        model_max_length=48,
+    )
     half = [0.5, 0.5, 0.5]
     images = BlipImageProcessor(size={"height": IMAGE_SIZE, "width": IMAGE_SIZE}, image_mean=half, image_std=half)
     return BlipProcessor(images, tokenizer)
@@ -44,14 +51,34 @@ def new_processor() -> BlipProcessor:
 
 def new_model(vocabulary: int) -> BlipForQuestionAnswering:
     """Untrained; ``initializer_range`` is set because BLIP's default vision range of 1e-10 does not learn."""
-    common = dict(hidden_size=WIDTH, intermediate_size=WIDTH * 2, projection_dim=WIDTH, num_hidden_layers=3,
-                  num_attention_heads=4, initializer_range=0.05)  # fmt: skip
-    text = dict(common, vocab_size=vocabulary, encoder_hidden_size=WIDTH, max_position_embeddings=48, bos_token_id=BOS,
-                eos_token_id=SEP, pad_token_id=PAD, sep_token_id=SEP, attention_probs_dropout_prob=0.0,
-                hidden_dropout_prob=0.0)  # fmt: skip
+    common = dict(
+        hidden_size=WIDTH,
+        intermediate_size=WIDTH * 2,
+        projection_dim=WIDTH,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        initializer_range=0.05,
+    )
+    text = dict(
+        common,
+        vocab_size=vocabulary,
+        encoder_hidden_size=WIDTH,
+        max_position_embeddings=48,
+        bos_token_id=BOS,
+        eos_token_id=SEP,
+        pad_token_id=PAD,
+        sep_token_id=SEP,
+        attention_probs_dropout_prob=0.0,
+        hidden_dropout_prob=0.0,
+    )
     vision = dict(common, image_size=IMAGE_SIZE, patch_size=PATCH)
-    config = BlipConfig(text_config=text, vision_config=vision, projection_dim=WIDTH, image_text_hidden_size=WIDTH,
-                        initializer_range=0.05)  # fmt: skip
+    config = BlipConfig(
+        text_config=text,
+        vision_config=vision,
+        projection_dim=WIDTH,
+        image_text_hidden_size=WIDTH,
+        initializer_range=0.05,
+    )
     return BlipForQuestionAnswering(config)
 
 
@@ -107,9 +134,12 @@ class Trainee(torch.nn.Module):
         """Answer logits ``(Q, 2, V)`` (the word, then the end), image states, middle states, first-token states."""
         image = self.model.vision_model(pixel_values=pixels).last_hidden_state
         encoded = self.model.text_encoder(
-            input_ids=packed.ids, position_ids=packed.positions, attention_mask=packed.mask, encoder_hidden_states=image,
+            input_ids=packed.ids,
+            position_ids=packed.positions,
+            attention_mask=packed.mask,
+            encoder_hidden_states=image,
             encoder_attention_mask=torch.ones(image.shape[:2], dtype=torch.long),
-        )[0]  # fmt: skip
+        )[0]
         states = encoded.reshape(-1, WIDTH)[packed.gather]
         decoder_ids = torch.stack([torch.full_like(answers, BOS), answers], 1)
         logits = self.model.text_decoder(

@@ -1,7 +1,8 @@
 """The VQA judge, second stage: generated pictures with malformed, merged, missing and extra shapes.
 
-A judge that has only seen drawn scenes says yes too easily to what a generator makes. Here half of each batch is made by
-the shipped generator for prompts of the training split and labelled by the oracle; the other half is as in the first stage.
+A judge that has only seen drawn scenes says yes too easily to what a generator makes. Here half of each batch is
+made by the shipped generator for prompts of the training split and labelled by the oracle; the other half is as in
+the first stage.
 """
 
 from __future__ import annotations
@@ -53,7 +54,12 @@ def build(config: BuildConfig) -> None:
         totals.append(generated.item())
         if step % 250 == 249 or step == config.steps - 1:
             accuracy = _generated_accuracy(trainee, words, held_out)
-            log(step=step + 1, generated=float(np.mean(totals)), generated_accuracy=accuracy, **evaluate(trainee, words, 256))
+            log(
+                step=step + 1,
+                generated=float(np.mean(totals)),
+                generated_accuracy=accuracy,
+                **evaluate(trainee, words, 256),
+            )
             totals.clear()
     log(step=config.steps, test=evaluate(trainee, words, 1500))
     trainee.model.save_pretrained(config.out)
@@ -75,9 +81,13 @@ def generated_pool(config: BuildConfig, words: dict[str, int], split: str = "tra
         batch = rng.choices(prompts, k=min(64, count - start))
         steps, eta, guidance = rng.choice([(5, 1.0, 1.0), (5, 1.0, 1.0), (10, 0.0, 1.0), (5, 0.0, 2.0)])
         pictures = pipeline(
-            batch, num_inference_steps=steps, eta=eta, guidance_scale=guidance, output_type="np",
+            batch,
+            num_inference_steps=steps,
+            eta=eta,
+            guidance_scale=guidance,
+            output_type="np",
             generator=torch.Generator().manual_seed(config.seed * 1_000_003 + start),
-        ).images  # fmt: skip
+        ).images
         for picture, prompt in zip(pictures.astype(np.float32) * 2 - 1, batch):
             questions = _questions(picture, prompt, rng, words)
             if questions:
