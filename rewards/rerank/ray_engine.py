@@ -1,14 +1,15 @@
 """Reranking on Ray: a pool of judge actors, one device each, fed with shard numbers.
 
-What travels through Ray is the number of a shard; an actor reads the job's folder, the source and the pictures from a file
-system that all machines share, and commits its shard itself by the same atomic rename as the local engine. So the rows
-are the same either way, memory on the driver does not grow with the data, and whatever dies (an actor, a node, the
+What travels through Ray is the number of a shard; an actor reads the job's folder, the source and the pictures from a
+file system that all machines share, and commits its shard itself by the same atomic rename as the local engine. So the
+rows are the same either way, memory on the driver does not grow with the data, and whatever dies (an actor, a node, the
 driver) leaves whole shards behind. Ray Data streams the numbers, keeps each actor supplied with a few (back-pressure),
 and starts a dead actor's shard again on another.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -81,7 +82,8 @@ def run_on_ray(
         return
     started = not ray.is_initialized()
     if started:
-        ray.init(address=address, ignore_reinit_error=True, log_to_driver=False, include_dashboard=False)
+        ray.init(address=address, log_to_driver=False, **_local_options(address), logging_level=logging.WARNING)
+        logging.getLogger("ray.data").setLevel(logging.WARNING)
     try:
         found = ray.cluster_resources()
         gpus = gpus if gpus is not None else (1 if found.get("GPU", 0) else 0)
@@ -120,6 +122,11 @@ def _stream(ray: Any, job: Job, shards: dict[int, Shard], count: int, gpus: floa
                 on_shard(shards[row["shard"]])
     except ray.exceptions.RayError as error:
         raise RewardsError(f"Ray: {_cause(error)}; finished shards are kept, run the job again to go on") from error
+
+
+def _local_options(address: str | None) -> dict[str, Any]:
+    """What only a Ray that this process starts takes."""
+    return {"include_dashboard": False} if address is None else {}
 
 
 def _environment() -> dict[str, str]:
