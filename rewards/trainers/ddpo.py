@@ -309,11 +309,17 @@ class DDPOTrainer:
             self.evaluation_log.append(self.step, evaluation)
             prompts = self._eval_set.prompts[: len(evaluation.pictures)]
             write_samples(self.sample_log, self.step, phase, prompts, evaluation, self.eval_reward)
-            for tracker in self.accelerator.trackers:
-                if evaluation.pictures and hasattr(tracker, "log_images"):
-                    tracker.log_images({"eval/pictures": picture_grid_batch(evaluation.pictures)}, step=self.step)
+            if evaluation.pictures:
+                self._track_pictures(evaluation)
         self._log(evaluation.metrics)
         return evaluation.metrics
+
+    def _track_pictures(self, evaluation: Evaluation) -> None:
+        pictures = picture_grid_batch(evaluation.pictures)
+        for tracker in self.accelerator.trackers:
+            if hasattr(tracker, "log_images"):
+                extra = {"dataformats": "NHWC"} if tracker.name == "tensorboard" else {}
+                tracker.log_images({"eval/pictures": pictures}, step=self.step, **extra)
 
     def _new_eval_set(self, eval_prompts: Sequence[Prompt] | None) -> EvaluationSet | None:
         if not eval_prompts:

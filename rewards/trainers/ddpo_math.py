@@ -9,6 +9,7 @@ Shapes: N pairs of a sample and a step, C latent channels, H x W latent pixels, 
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any, NamedTuple
 
@@ -69,7 +70,7 @@ def ddim_schedule(scheduler: Any, num_steps: int, eta: float) -> DDIMSchedule:
     train_steps = scheduler.config.num_train_timesteps
     if not 1 <= num_steps <= train_steps:
         raise InputError(f"the number of sampling steps must lie in [1, {train_steps}], got {num_steps}")
-    own = type(scheduler).from_config(scheduler.config)
+    own = copy.copy(scheduler)  # from_config() would undo the steps_offset that pipelines correct in old configurations
     own.set_timesteps(num_steps)
     timesteps = own.timesteps.to("cpu", torch.int64)
     previous = timesteps - train_steps // num_steps

@@ -19,7 +19,6 @@ from diffusers import DDIMScheduler
 from diffusers.loaders import StableDiffusionLoraLoaderMixin, StableDiffusionXLLoraLoaderMixin
 from diffusers.loaders.lora_pipeline import LORA_WEIGHT_NAME_SAFE
 from diffusers.training_utils import cast_training_params
-from diffusers.utils import convert_state_dict_to_diffusers, convert_unet_state_dict_to_peft
 from peft import LoraConfig, set_peft_model_state_dict
 from peft.utils import get_peft_model_state_dict
 from safetensors.torch import load_file
@@ -150,7 +149,7 @@ class DiffusionPolicy:
         unique = list(dict.fromkeys(prompts))
         guided = guidance_scale > 1
         keywords: dict[str, Any] = {"device": self.device, "num_images_per_prompt": 1}
-        if guided:
+        if guided and self.args.negative_prompts:  # without one SDXL takes zeros instead of encoding ""
             keywords["negative_prompt"] = [self.args.negative_prompts] * len(unique)
         encoded = self.pipeline.encode_prompt(unique, do_classifier_free_guidance=guided, **keywords)
         embeds, negative, *pooled = encoded
@@ -269,9 +268,9 @@ class DiffusionPolicy:
         mixin = StableDiffusionXLLoraLoaderMixin if self.is_xl else StableDiffusionLoraLoaderMixin
         mixin.save_lora_weights(
             folder,
-            unet_lora_layers=convert_state_dict_to_diffusers(
-                get_peft_model_state_dict(self.unet, adapter_name=ADAPTER)
-            ),
+            # Not through convert_state_dict_to_diffusers(): it renames the attention layers only, and a file with both
+            # kinds of names loads without them.
+            unet_lora_layers=get_peft_model_state_dict(self.unet, adapter_name=ADAPTER),
             unet_lora_adapter_metadata=self.unet.peft_config[ADAPTER].to_dict(),
             safe_serialization=True,
         )
@@ -285,9 +284,7 @@ class DiffusionPolicy:
         folder = Path(folder)
         if self.args.use_lora:
             state = load_file(folder / LORA_WEIGHT_NAME_SAFE)
-            state = convert_unet_state_dict_to_peft(
-                {name.removeprefix("unet."): value for name, value in state.items()}
-            )
+            state = {name.removeprefix("unet."): value for name, value in state.items()}
             result = set_peft_model_state_dict(self.unet, state, adapter_name=ADAPTER)
             if result.unexpected_keys:
                 raise InputError(f"{folder}: the adapter does not fit: unexpected {result.unexpected_keys[0]!r}")
