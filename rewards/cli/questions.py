@@ -200,7 +200,7 @@ def stats(store: Path = _STORE, as_json: bool = typer.Option(False, "--json", he
 
 @app.command()
 def check(
-    source: Path = typer.Argument(..., help="A question store or an official question file.", exists=True),
+    source: Path = typer.Argument(..., help="A question store or an official question file."),
     strict: bool = typer.Option(False, help="Exit with an error where something looks wrong."),
 ) -> None:
     """List questions that look wrong: they give their answer away, have equal choices, or say yes to everything."""

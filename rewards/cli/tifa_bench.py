@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def tifa_bench(
-    questions: Path = typer.Option(..., help="An official question file (JSON) or a question store.", exists=True),
-    images: Path = typer.Option(..., help="JSON: prompt id -> picture, or a list of pictures.", exists=True),
+    questions: Path = typer.Option(..., help="An official question file (JSON) or a question store."),
+    images: Path = typer.Option(..., help="JSON: prompt id -> picture, or a list of pictures."),
     output: Path = typer.Option(..., help="The result, in the official format; numbers of our own under `summary`."),
     judge: str = typer.Option("blip-large", help="A VQA or vision-language model: preset, checkpoint or server URL."),
     answer: str = typer.Option("free_form", help="free_form: matched to a choice; choices: the most probable one."),

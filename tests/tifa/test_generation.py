@@ -47,7 +47,8 @@ class Scripted:
 
 
 def output(word: str) -> str:
-    return f"About {word} (object):\nQ: is there a {word}?\nChoices: yes, no\nA: yes\nQ: what?\nChoices: {word}, other\nA: neither"
+    yes_no = f"Q: is there a {word}?\nChoices: yes, no\nA: yes"
+    return f"About {word} (object):\n{yes_no}\nQ: what?\nChoices: {word}, other\nA: neither"
 
 
 def test_the_prompt_is_instruction_and_fifteen_examples() -> None:

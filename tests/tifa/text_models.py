@@ -87,8 +87,8 @@ def save_t5(folder: Path) -> str:
     ending = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     tokenizer.backend_tokenizer.post_processor = ending
     config = tf.T5Config(
-        vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, pad_token_id=0, eos_token_id=1,
-        decoder_start_token_id=0, tie_word_embeddings=False,
+        vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, pad_token_id=0,
+        eos_token_id=1, decoder_start_token_id=0, tie_word_embeddings=False,
     )  # fmt: skip
     model = tf.T5ForConditionalGeneration(config)
     with torch.no_grad():
