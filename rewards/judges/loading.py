@@ -2,33 +2,55 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig
-from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-
 from rewards.errors import InputError
 from rewards.judges.base import Judge
-from rewards.judges.local import LocalJudge
 from rewards.judges.presets import PRESETS, resolve
 
 
 def open_judge(name: str, **options: Any) -> Judge:
     """A new judge for a preset, a checkpoint or a directory; see :func:`rewards.judges.base.load_judge`."""
+    if "base_url" in options:
+        from rewards.judges.chat_api import ChatJudge
+
+        return _remote(ChatJudge, name, options)
+    if name.startswith(("http://", "https://")):
+        from rewards.judges.remote import RemoteJudge
+
+        return _remote(RemoteJudge, name, options)
     path = resolve(name)
     judge_class = _class_for(_model_type(name, path, options.get("revision"), options.get("trust_remote_code", False)))
     if judge_class is None:
         raise InputError(f"checkpoint {name!r} is not of an architecture that can judge pictures")
-    try:
-        return judge_class(path, name=name, **options)
-    except TypeError as error:
-        if "unexpected keyword argument" not in str(error):
-            raise
-        raise InputError(f"judge {name!r}: {str(error).partition(') ')[2] or error}") from error
+    return _build(judge_class, path, {"name": name, **options})
+
+
+def _remote(judge_class: type[Judge], name: str, options: dict[str, Any]) -> Judge:
+    placed = [key for key in ("device", "dtype", "revision") if options.pop(key, None) is not None]
+    if placed:
+        raise InputError(f"judge {name!r} runs elsewhere: {' and '.join(placed)} cannot be chosen from here")
+    return _build(judge_class, name, options)
+
+
+def _build(judge_class: type[Judge], first: str, options: dict[str, Any]) -> Judge:
+    accepted = {
+        parameter
+        for base in judge_class.__mro__
+        if "__init__" in vars(base)
+        for parameter in inspect.signature(base.__init__).parameters
+    }
+    unknown = sorted(set(options) - accepted)
+    if unknown:
+        raise InputError(f"judge {first!r} has no option {', '.join(unknown)}")
+    return judge_class(first, **options)  # type: ignore[call-arg]
 
 
 def _model_type(name: str, path: str, revision: str | None, trust_remote_code: bool) -> str:
+    from transformers import AutoConfig  # a judge behind HTTP does without transformers
+
     try:
         config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as error:
@@ -46,14 +68,16 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0][:200]
 
 
-def _class_for(model_type: str) -> type[LocalJudge] | None:
+def _class_for(model_type: str) -> type[Judge] | None:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
     from rewards.judges.blip import BlipJudge
     from rewards.judges.blip2 import Blip2Judge
     from rewards.judges.git import GitJudge
     from rewards.judges.vlm import VLMJudge
     from rewards.judges.vqa import ViltJudge
 
-    answerers: dict[str, type[LocalJudge]] = {
+    answerers: dict[str, type[Judge]] = {
         "blip": BlipJudge, "vilt": ViltJudge, "git": GitJudge, "blip-2": Blip2Judge,
     }  # fmt: skip
     if model_type in answerers:

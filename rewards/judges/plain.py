@@ -19,15 +19,8 @@ class Plain:
     @torch.no_grad()
     def logits(self, inputs: dict[str, torch.Tensor], then: Sequence[int] = ()) -> torch.Tensor:
         """Float32 logits `(1 + len(then), V)` after the prompt and after each token of `then`."""
-        full: dict[str, Any] = dict(inputs)
+        full: dict[str, Any] = with_tokens(inputs, then)
         kept = len(then) + 1
-        if then:
-            added = torch.tensor([list(then)], device=inputs["input_ids"].device)
-            full["input_ids"] = torch.cat([inputs["input_ids"], added], dim=1)
-            for key, value in inputs.items():  # masks and token types cover the added text tokens too
-                if key in ("attention_mask", "mm_token_type_ids", "token_type_ids"):
-                    filler = torch.ones_like(added) if key == "attention_mask" else torch.zeros_like(added)
-                    full[key] = torch.cat([value, filler.to(value.dtype)], dim=1)
         if self._keeps_logits:
             full["logits_to_keep"] = kept
         return self.model(**full, use_cache=False).logits[0, -kept:].float()
@@ -46,3 +39,16 @@ class Plain:
         new = ids[0, inputs["input_ids"].shape[1] :].tolist()
         ends = [at for at, token in enumerate(new) if token in stop_tokens]
         return new[: ends[0]] if ends else new
+
+
+def with_tokens(inputs: dict[str, torch.Tensor], then: Sequence[int]) -> dict[str, torch.Tensor]:
+    """A processor's inputs with further text tokens after the prompt; masks and token types cover them too."""
+    if not then:
+        return dict(inputs)
+    added = torch.tensor([list(then)], device=inputs["input_ids"].device)
+    full = {**inputs, "input_ids": torch.cat([inputs["input_ids"], added], dim=1)}
+    for key, value in inputs.items():
+        if key in ("attention_mask", "mm_token_type_ids", "token_type_ids"):
+            filler = torch.ones_like(added) if key == "attention_mask" else torch.zeros_like(added)
+            full[key] = torch.cat([value, filler.to(value.dtype)], dim=1)
+    return full

@@ -8,6 +8,10 @@ from typing import Any
 from rewards.errors import InputError
 
 _MARKER = "rewards-text-stands-here"
+_SAID = "rewards-rating-stands-here"
+
+WHY = "Why? Tell me the reason."
+"""How a judge is asked for the reason of a rating (HarmonicEval section 4, after FLEUR)."""
 
 
 class PlainText:
@@ -62,6 +66,18 @@ class Prompting:
         """The whole prompt for a text and its pictures, ending right after the generation prompt."""
         head, _, tail = self._template(images).rpartition(_MARKER)
         return head + self.plain(text) + tail
+
+    def why(self) -> str:
+        """What stands between a rating that the judge gave and the reason that it is asked for."""
+        turns = [
+            {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": _MARKER}]},
+            {"role": "assistant", "content": [{"type": "text", "text": _SAID}]},
+            {"role": "user", "content": [{"type": "text", "text": WHY}]},
+        ]
+        rendered = self.processor.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        if rendered.count(_SAID) != 1:
+            raise InputError("the judge's chat template does not show earlier answers; it cannot explain its ratings")
+        return rendered.rpartition(_SAID)[2]
 
     def _template(self, images: int) -> str:
         if images not in self._rendered:

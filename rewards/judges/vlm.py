@@ -15,7 +15,7 @@ from rewards.judges.base import DEFAULT_RATINGS, Ratings, UnsupportedAbility, ch
 from rewards.judges.encoding import Encoder, Looked
 from rewards.judges.local import LocalJudge
 from rewards.judges.pictures import Picture, pictures_of_row
-from rewards.judges.plain import Plain
+from rewards.judges.plain import Plain, with_tokens
 from rewards.judges.prompting import Prompting
 from rewards.judges.rating_tokens import RatingTokens, continuation, find_rating_tokens
 from rewards.judges.shared_prefix import ARCHITECTURES, SharedPrefix
@@ -28,6 +28,9 @@ ANSWER_PROMPT = "{question}\nAnswer the question using a single word or phrase."
 
 LONGEST_ANSWER = 16
 """Most new tokens of a free-form answer; TIFA's answers have one to three words."""
+
+LONGEST_REASON = 128
+"""Most new tokens of the reason for a rating."""
 
 TOKEN_BUDGET = 16_384
 """Cache slots (rows x tokens) of the first batch; halved for good whenever the device runs out of memory."""
@@ -167,7 +170,7 @@ class VLMJudge(LocalJudge):
             return self.shared.greedy(looked.inputs, sequences, self._stop_tokens, longest, budget)
 
         def plain(inputs: dict[str, torch.Tensor], row: Row) -> list[int]:
-            return self.plain.greedy(inputs, self._stop_tokens, longest)
+            return self.plain.greedy(with_tokens(inputs, row.then), self._stop_tokens, longest)
 
         results = self._by_picture(images, rows, list(range(len(rows))), shared, plain)
         return [
