@@ -174,7 +174,9 @@ class HeldOutCallback(TrainerCallback):
             self._keep_samples(phase, state.global_step, evaluation)
         # Trackers and metrics.jsonl hear of it as of any log line; trainer.log() would close TRL's averaging window.
         logs = {f"eval_{key.removeprefix('eval/')}": value for key, value in evaluation.metrics.items()}
+        due = trainer.control.should_log  # the handler takes any log line for the one that was due
         trainer.callback_handler.on_log(trainer.args, state, trainer.control, logs)
+        trainer.control.should_log = due
         self.held_out.check_gaps()
 
     def _keep_samples(self, phase: Phase, step: int, evaluation: TextEvaluation) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
-from rewards.errors import InputError
 from rewards.trainers.text_run import TextRun, run_text_trainer, trainer_arguments
 from rewards.trainers.text_settings import DataSettings, EvaluationSettings, PolicySettings, RewardSettings
 
@@ -68,18 +67,4 @@ def run_grpo(config: GRPORunConfig) -> dict[str, Any]:
     """
     trainer_class, config_class = _TRAINERS[config.algorithm]
     arguments = trainer_arguments(config_class, config.trainer, Path(config.output_dir), config.seed)
-    _check_checkpoint_period(arguments)
     return run_text_trainer(config, TextRun(trainer_class, arguments))
-
-
-def _check_checkpoint_period(arguments: Any) -> None:
-    # A checkpoint between two generations cannot be continued exactly: completions that were already generated but not
-    # yet trained on are not in it.
-    if arguments.save_strategy != "steps":
-        return
-    batches = arguments.steps_per_generation * arguments.num_iterations
-    if (arguments.save_steps * arguments.gradient_accumulation_steps) % batches:
-        raise InputError(
-            f"trainer.save_steps = {arguments.save_steps:g} falls between two generations: make save_steps x "
-            f"gradient_accumulation_steps a multiple of steps_per_generation x num_iterations = {batches}"
-        )

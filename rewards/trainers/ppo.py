@@ -1,8 +1,8 @@
 """PPO for vision-language models, on the machinery of TRL's GRPOTrainer.
 
 TRL removed its `PPOTrainer` in 2026 (1.12 was the last release with it; text-only, rewards had to be models). This one
-takes pictures, and reward functions exactly as GRPO does. It relies on private methods of `GRPOTrainer`, so trl is pinned
-to a minor version and `tests/trainers/test_trl_contract.py` names what it leans on.
+takes pictures, and reward functions exactly as GRPO does. It relies on private methods of `GRPOTrainer`, so trl is
+pinned to a minor version and `tests/trainers/test_trl_contract.py` names what it leans on.
 
 | TRL's old `PPOConfig` | here |
 |---|---|
@@ -37,8 +37,8 @@ from rewards.trainers.value_head import ValueCapture, ValueHead, load_value_head
 
 # What the policy needs beside token ids; GRPOTrainer hands these on under the same names.
 _PICTURE_INPUTS = (
-    "pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask", "spatial_shapes", "num_tiles", "image_sizes",
-    "token_type_ids", "mm_token_type_ids", "image_position_ids",
+    "pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask", "spatial_shapes", "num_tiles",
+    "image_sizes", "token_type_ids", "mm_token_type_ids", "image_position_ids",
 )  # fmt: skip
 
 
@@ -46,8 +46,8 @@ _PICTURE_INPUTS = (
 class PPOConfig(GRPOConfig):
     """Settings of :class:`PPOTrainer`: those of `trl.GRPOConfig` and PPO's own.
 
-    Two of GRPO's mean nothing here: `scale_rewards`, and `num_generations`, which TRL wants to be 2 or more (how often a
-    prompt occurs in a batch; texts are not compared with their siblings).
+    Two of GRPO's mean nothing here: `scale_rewards`, and `num_generations`, which TRL wants to be 2 or more (how often
+    a prompt occurs in a batch; texts are not compared with their siblings).
 
     Args:
         gamma: discount a token.

@@ -1,7 +1,7 @@
 """PPO on texts as pure functions: token rewards, generalised advantages, the clipped value loss.
 
-Names: Schulman et al. 2016 (GAE), Schulman et al. 2017 (PPO), Ziegler et al. 2019 (the KL in the reward). Shapes: B texts,
-T tokens, right-padded; the mask is 1 on a text's own tokens.
+Names: Schulman et al. 2016 (GAE), Schulman et al. 2017 (PPO), Ziegler et al. 2019 (the KL in the reward). Shapes: B
+texts, T tokens, right-padded; the mask is 1 on a text's own tokens.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ def token_rewards(
 def generalized_advantages(
     rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
 ) -> tuple[Tensor, Tensor]:
-    """Advantages and returns: A_t = sum_l (gamma lam)^l delta_{t+l}, delta_t = r_t + gamma V_{t+1} - V_t (GAE eq. 11-16).
+    """Advantages and returns (GAE eq. 11-16).
 
+    A_t = sum_l (gamma lam)^l delta_{t+l} with delta_t = r_t + gamma V_{t+1} - V_t; the return is A_t + V_t.
     The text ends with its last token: nothing is bootstrapped from beyond it.
 
     Args:

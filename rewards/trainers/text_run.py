@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from transformers import PrinterCallback, ProgressCallback, set_seed
 
+from rewards.errors import InputError
 from rewards.trainers.callbacks import AbstentionGuard, HeldOutCallback, MetricsCallback, QuietProgress
 from rewards.trainers.config import load_config, save_config
 from rewards.trainers.metrics import write_whole
@@ -59,7 +60,8 @@ def trainer_arguments(config_class: type, chosen: Mapping[str, Any], folder: Pat
         seed: of training.
 
     Raises:
-        InputError: an argument that the class does not have, or of the wrong type.
+        InputError: an argument that the class does not have, or of the wrong type, or checkpoints that could not be
+            continued exactly.
     """
     on_gpu = torch.cuda.is_available()
     defaults = {
@@ -72,7 +74,22 @@ def trainer_arguments(config_class: type, chosen: Mapping[str, Any], folder: Pat
         "remove_unused_columns": False,  # reward functions read the dataset's columns
     }
     fixed = {"output_dir": str(folder), "seed": seed}
-    return load_config(config_class, overrides={**defaults, **chosen, **fixed})
+    arguments = load_config(config_class, overrides={**defaults, **chosen, **fixed})
+    _check_checkpoint_period(arguments)
+    return arguments
+
+
+def _check_checkpoint_period(arguments: Any) -> None:
+    # A checkpoint between two generations cannot be continued exactly: completions that were already generated but not
+    # yet trained on are not in it.
+    if arguments.save_strategy != "steps":
+        return
+    batches = arguments.steps_per_generation * arguments.num_iterations
+    if (arguments.save_steps * arguments.gradient_accumulation_steps) % batches:
+        raise InputError(
+            f"trainer.save_steps = {arguments.save_steps:g} falls between two generations: make save_steps x "
+            f"gradient_accumulation_steps a multiple of steps_per_generation x num_iterations = {batches}"
+        )
 
 
 def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:

@@ -1,0 +1,194 @@
+"""Whole GRPO and RLOO runs of tiny models from settings to summary."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from peft import PeftModel
+from transformers import AutoModelForImageTextToText
+
+from rewards.errors import InputError, RewardsError
+from rewards.trainers.config import load_config
+from rewards.trainers.grpo import GRPORunConfig, run_grpo
+from rewards.trainers.metrics import read_metrics
+from rewards.trainers.samples import read_samples
+from rewards.trainers.text_settings import DataSettings, OtherReward, PolicySettings, RewardSettings
+from rewards.trainers.text_setup import import_function, load_policy, load_prompts, make_rewards
+from tests import tiny_models
+from tests.trainers.text_world import run_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return tiny_models.save("llava", tmp_path_factory.mktemp("llava"))
+
+
+@pytest.fixture(scope="module")
+def mixed_run(checkpoint, tmp_path_factory):
+    """Two criteria with weights beside a function that fails on every third text, audited; evaluated at every step."""
+    folder = tmp_path_factory.mktemp("runs") / "grpo"
+    settings = run_settings(
+        checkpoint, checkpoint, folder, max_steps=2, learning_rate=0.05, steps_per_generation=1, save_strategy="steps",
+        save_steps=1,
+    )  # fmt: skip
+    settings["reward"] |= {
+        "per_criterion": True,
+        "criterion_weights": {"fluency": 2.0},
+        "others": [{"function": "tests.trainers.text_world:every_third_fails", "weight": 0.5}],
+    }
+    settings["evaluation"] |= {"every": 1, "audits": [{"function": "tests.trainers.text_world:evenness"}]}
+    return folder, run_grpo(load_config(GRPORunConfig, overrides=settings)), settings
+
+
+def test_the_folder_holds_the_whole_run(mixed_run):
+    folder, summary, _ = mixed_run
+    assert json.loads((folder / "summary.json").read_text()) == summary
+    assert summary["steps"] == [0, 2]
+    assert set(summary["gains"]) == {"HarmonicEval", "every_third_fails", "evenness"}
+    assert set(summary["gains"]["HarmonicEval"]) == {"overall", "correctness", "fluency"}
+    assert load_config(GRPORunConfig, folder / "config.yaml").reward.criterion_weights == {"fluency": 2.0}
+    identity = json.loads((folder / "reward.json").read_text())
+    assert len(identity["prompt_hash"]) == 16 and identity["criteria"] == ["correctness", "fluency"]
+    phases = [(row["phase"], row["step"]) for row in read_samples(folder)]
+    assert phases == [("before", 0)] * 2 + [("during", 1)] * 2 + [("after", 2)] * 2
+
+
+def test_the_curves_show_criteria_others_audits_and_abstentions(mixed_run):
+    rows = read_metrics(mixed_run[0])
+    training = [row for row in rows if "loss" in row]
+    evaluations = [row for row in rows if any(key.startswith("eval/") for key in row)]
+    assert [row["step"] for row in training] == [1, 2] and [row["step"] for row in evaluations] == [0, 1, 2]
+    for row in training:
+        # One text of four has no third score, so it counts for no criterion either; the judge's own curves have all.
+        assert row["rewards/HarmonicEval/overall/count"] == 4
+        assert row["rewards/every_third_fails/overall/mean"] == 1.0
+        assert {f"rewards/HarmonicEval/{c}/{k}" for c in ("correctness", "fluency") for k in ("mean", "weight")} <= set(
+            row
+        )
+        assert row["clip_ratio/region_mean"] == 0.0
+    for row in evaluations:
+        assert row["eval/rewards/HarmonicEval/overall/count"] == 4
+        gap = row["eval/rewards/HarmonicEval/overall/mean"] - row["eval/audit/evenness/overall/mean"]
+        assert row["eval/audit/gap"] == pytest.approx(gap)
+
+
+def test_the_policy_moved_and_its_adapter_loads_in_plain_peft(mixed_run, checkpoint):
+    folder = mixed_run[0]
+    texts = {row["phase"]: row["text"] for row in read_samples(folder) if row["image"].endswith("-000.png")}
+    assert texts["before"] != texts["after"]
+    plain = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained(checkpoint), folder / "adapter")
+    assert any("lora_B" in name and parameter.abs().sum() > 0 for name, parameter in plain.named_parameters())
+
+
+def test_a_run_is_not_overwritten_by_accident_and_resumes_where_it_was(mixed_run):
+    folder, summary, settings = mixed_run
+    with pytest.raises(InputError, match="already holds a run"):
+        run_grpo(load_config(GRPORunConfig, overrides=settings))
+    # As after a kill between the first checkpoint and the end.
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    before = [row for row in read_metrics(folder) if "loss" in row]
+    for path in (folder / "checkpoint-2").iterdir():
+        if path.name == "trainer_state.json":
+            path.write_text('{"cut off')
+    resumed = run_grpo(load_config(GRPORunConfig, overrides=settings | {"resume": True}))
+    after = [row for row in read_metrics(folder) if "loss" in row]
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == len(lines)
+    for old, new in zip(before, after, strict=True):
+        for key in old.keys() - {"time", "step_time"}:
+            assert new[key] == pytest.approx(old[key], abs=1e-6), key
+    assert resumed == summary
+
+
+def test_rloo_and_a_judge_that_abstains_too_often(checkpoint, tmp_path):
+    settings = run_settings(checkpoint, checkpoint, tmp_path / "rloo", max_steps=1)
+    settings |= {"algorithm": "rloo"}
+    assert run_grpo(load_config(GRPORunConfig, overrides=settings))["steps"] == [0, 1]
+    dead = run_settings(checkpoint, checkpoint, tmp_path / "dead", max_steps=3)
+    dead["reward"]["min_rating_mass"] = 1.0
+    with pytest.raises(RewardsError, match="stopped at step 1: 100% of the texts could not be judged by HarmonicEval"):
+        run_grpo(load_config(GRPORunConfig, overrides=dead))
+    assert all("rewards/HarmonicEval/overall/mean" not in row or row["rewards/HarmonicEval/overall/mean"] is None
+               for row in read_metrics(tmp_path / "dead"))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("polciy", {}, "did you mean 'policy'"),
+        ("reward.gama", 1, "did you mean 'reward.gamma'"),
+        ("trainer.lerning_rate", 1, "did you mean 'learning_rate'"),
+        ("trainer.max_steps", "many", "max_steps"),
+        ("reward.judge", "no/such-judge", "no/such-judge"),
+        ("policy.path", "no/such-policy", "no/such-policy"),
+        ("data.source", "tests.trainers.text_world:nothing", "nothing"),
+        ("data.train", {"m": 3}, "unexpected keyword"),
+        ("reward.criterion_weights", {"fluency": 1.0}, "per_criterion"),
+        ("trainer.save_strategy", "steps", "save_steps"),
+        ("evaluation.audits", [{}], "either a judge or a function"),
+    ],
+)
+def test_settings_that_cannot_be_used_give_one_clear_line(checkpoint, tmp_path, key, value, message):
+    settings = run_settings(checkpoint, checkpoint, tmp_path / "run", steps_per_generation=3, save_steps=500)
+    target = settings
+    *parents, last = key.split(".")
+    for parent in parents:
+        target = target[parent]
+    target[last] = value
+    with pytest.raises(InputError, match=message) as caught:
+        run_grpo(load_config(GRPORunConfig, overrides=settings))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_data_without_prompts_or_pictures_is_refused():
+    source = "tests.trainers.text_world:pictures"
+    renamed = DataSettings(source, {"n": 2}, {}, prompt="describe", rename={"number": "question"})
+    rows = load_prompts(renamed, renamed.train)
+    assert rows[0]["prompt"] == [{"role": "user", "content": "describe"}] and rows[1]["question"] == 1
+    with pytest.raises(InputError, match="no column 'picture'"):
+        load_prompts(DataSettings(source, {"n": 2}, {}, rename={"picture": "image"}), {"n": 2})
+    with pytest.raises(InputError, match="expected 'image' or 'images'"):
+        load_prompts(DataSettings(source, {"n": 2}, {}, rename={"image": "picture"}), {"n": 2})
+    with pytest.raises(InputError, match="cannot import"):
+        import_function("tests.trainers.text_world")
+
+
+def test_weights_follow_the_functions(checkpoint):
+    others = [
+        OtherReward("tests.trainers.text_world:evenness", weight=0.1, optional=True),
+        OtherReward("tests.trainers.text_world:every_third_fails", weight=0.2),
+    ]
+    settings = RewardSettings(checkpoint, criteria=["fluency"], weight=3.0, others=others, per_criterion=True)
+    rewards = make_rewards(settings)
+    names = [function.__name__ for function in rewards.functions]
+    assert dict(zip(names, rewards.weights)) == {
+        "HarmonicEval/fluency": 3.0, "every_third_fails": 0.2, "evenness": 0.1,
+    }  # fmt: skip
+
+
+def test_full_fine_tuning_has_no_adapter_and_an_unknown_dtype_is_named(checkpoint):
+    assert load_policy(PolicySettings(checkpoint, lora_rank=0))[2] is None
+    with pytest.raises(InputError, match="float99"):
+        load_policy(PolicySettings(checkpoint, dtype="float99"))
+
+
+def test_the_example_gives_one_line_and_a_non_zero_exit(tmp_path):
+    config = tmp_path / "bad.yaml"
+    config.write_text(yaml.safe_dump({"polciy": {}}))
+    for script in ("grpo_vlm.py", "ppo_vlm.py"):
+        done = subprocess.run(
+            [sys.executable, ROOT / "examples" / script, "--config", config], capture_output=True, text=True, cwd=ROOT
+        )
+        assert done.returncode == 1
+        assert done.stderr.strip().splitlines()[-1] == f"error: {config}: unknown key 'polciy'; did you mean 'policy'?"
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("grpo_*.yaml")), ids=lambda path: path.name)
+def test_shipped_configs_are_understood(path):
+    assert load_config(GRPORunConfig, path).trainer["max_steps"] > 0
