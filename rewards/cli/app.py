@@ -8,6 +8,10 @@ from rewards import __version__
 from rewards.cli.curves import curves
 from rewards.cli.demo import demo
 from rewards.cli.humans import app as humans
+from rewards.cli.questions import app as questions
+from rewards.cli.rerank import best_of_n, rerank
+from rewards.cli.serve import serve
+from rewards.cli.tifa_bench import tifa_bench
 
 app = typer.Typer(
     name="rewards",
@@ -17,6 +21,11 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(curves)
+app.command()(rerank)
+app.command("best-of-n")(best_of_n)
+app.command("tifa-bench")(tifa_bench)
+app.command()(serve)
+app.add_typer(questions, name="questions")
 app.add_typer(humans, name="humans")
 
 
