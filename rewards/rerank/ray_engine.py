@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rewards.errors import InputError, RewardsError
 from rewards.rerank.job import Job, Shard
 
@@ -41,12 +43,20 @@ class ShardWorker:
         self.shards: dict[int, Shard] = {shard.number: shard for shard in self.job.shards()}
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Rank and commit the shards of a batch, unless another attempt has done so."""
+        """Rank and commit the shards of a batch, unless another attempt has done so; an error goes back as text.
+
+        Raised, it would make Ray print its own pages of advice and hide the one line that helps.
+        """
+        errors = []
         for number in batch["shard"].tolist():
             shard = self.shards[number]
-            if not self.job.path_of(shard).exists():
-                self.job.run_shard(shard, self.rewards)
-        return batch
+            try:
+                if not self.job.path_of(shard).exists():
+                    self.job.run_shard(shard, self.rewards)
+                errors.append("")
+            except (RewardsError, OSError) as error:
+                errors.append(str(error) or type(error).__name__)
+        return {**batch, "error": np.array(errors)}
 
 
 def run_on_ray(
@@ -103,8 +113,6 @@ def run_on_ray(
 def _stream(ray: Any, job: Job, shards: dict[int, Shard], count: int, gpus: float, cpus: float, on_shard: Any) -> None:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    # A dead actor's shard is done again elsewhere; an error of the reward itself is not repeated.
-    context.max_errored_blocks = 0
     numbers = sorted(shards)
     dataset = ray.data.from_items([{"shard": number} for number in numbers], override_num_blocks=len(numbers))
     ranked = dataset.map_batches(
@@ -118,6 +126,8 @@ def _stream(ray: Any, job: Job, shards: dict[int, Shard], count: int, gpus: floa
     )
     try:
         for row in ranked.iter_rows():
+            if row["error"]:
+                raise RewardsError(f"{row['error']}; finished shards are kept, run the job again to go on")
             if on_shard is not None:
                 on_shard(shards[row["shard"]])
     except ray.exceptions.RayError as error:
