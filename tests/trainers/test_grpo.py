@@ -1,5 +1,6 @@
 """Whole GRPO and RLOO runs of tiny models from settings to summary."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -7,13 +8,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from peft import PeftModel
+from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForImageTextToText
+from trl import GRPOConfig
 
 from rewards.errors import InputError, RewardsError
 from rewards.trainers.config import load_config
 from rewards.trainers.grpo import GRPORunConfig, run_grpo
 from rewards.trainers.metrics import read_metrics
+from rewards.trainers.ppo import PPOConfig
+from rewards.trainers.ppo_run import PPORunConfig
 from rewards.trainers.samples import read_samples
 from rewards.trainers.text_settings import DataSettings, OtherReward, PolicySettings, RewardSettings
 from rewards.trainers.text_setup import import_function, load_policy, load_prompts, make_rewards
@@ -189,6 +193,24 @@ def test_the_example_gives_one_line_and_a_non_zero_exit(tmp_path):
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("grpo_*.yaml")), ids=lambda path: path.name)
-def test_shipped_configs_are_understood(path):
-    assert load_config(GRPORunConfig, path).trainer["max_steps"] > 0
+CONFIGS = sorted([*(ROOT / "configs").glob("grpo_*.yaml"), *(ROOT / "configs").glob("ppo_*.yaml")])
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_shipped_configs_name_only_what_exists(path):
+    run_class, trainer_class = (PPORunConfig, PPOConfig) if path.name.startswith("ppo") else (GRPORunConfig, GRPOConfig)
+    config = load_config(run_class, path)
+    assert set(config.trainer) <= {field.name for field in dataclasses.fields(trainer_class)}
+    assert config.trainer["max_steps"] > 0
+    for audit in config.evaluation.audits:
+        assert audit.judge or callable(import_function(audit.function))
+
+
+@pytest.mark.parametrize(("kind", "config"), [("qwen2_5_vl", "grpo_qwen2_5_vl_3b"), ("smolvlm", "ppo_smolvlm")])
+def test_adapters_of_real_runs_reach_the_language_model_only(kind, config):
+    policy = yaml.safe_load((ROOT / "configs" / f"{config}.yaml").read_text())["policy"]
+    model = tiny_models.KINDS[kind]()[0]
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=policy["lora_target_modules"]))
+    names = [name for name, _ in adapted.named_parameters() if "lora_A" in name]
+    layers = model.config.get_text_config().num_hidden_layers
+    assert len(names) == 7 * layers and not any("vision" in name or "visual" in name for name in names)
