@@ -14,7 +14,7 @@ import typer
 from rewards.errors import InputError, RewardsError
 
 if TYPE_CHECKING:
-    from rewards.tifa.language_models import LanguageModel
+    from rewards.tifa.language_model import LanguageModel
     from rewards.tifa.questions import Question
     from rewards.tifa.store import QuestionStore
 
@@ -36,6 +36,8 @@ def build(
     revision: str | None = typer.Option(None, help="Branch, tag or commit of the model."),
     batch_size: int = typer.Option(8, min=1, help="Prompts in one call of the model."),
     seed: int = typer.Option(0, help="Of the order of the choices."),
+    requests_per_minute: int | None = typer.Option(None, help="Most requests to the server."),
+    tokens_per_minute: int | None = typer.Option(None, help="Most tokens to and from the server."),
     device: str | None = _DEVICE,
     dtype: str | None = _DTYPE,
 ) -> None:
@@ -46,7 +48,21 @@ def build(
 
     rows = read_prompts(prompts)
     questions = QuestionStore(store)
-    writer = _writer(model, server, revision, device, dtype)
+    writer: LanguageModel
+    if server is not None:
+        from rewards.tifa.server_model import ServerModel
+
+        writer = ServerModel(
+            server,
+            model,
+            concurrency=batch_size,
+            requests_per_minute=requests_per_minute,
+            tokens_per_minute=tokens_per_minute,
+        )
+    else:
+        from rewards.tifa.chat_model import ChatModel
+
+        writer = ChatModel(model, device=device, dtype=dtype, revision=revision)
     with _progress(len(rows), "prompts") as advance:
         report = build_questions(writer, rows, questions, batch_size, seed, advance)
     for line in report.dropped:
@@ -57,18 +73,6 @@ def build(
     )
     if report.failed:
         raise RewardsError(f"{len(report.failed)} prompts got no answer, such as {report.failed[0]}; run it again")
-
-
-def _writer(
-    model: str, server: str | None, revision: str | None, device: str | None, dtype: str | None
-) -> LanguageModel:
-    if server is not None:
-        from rewards.tifa.server_model import ServerModel
-
-        return ServerModel(server, model)
-    from rewards.tifa.language_models import ChatModel
-
-    return ChatModel(model, device=device, dtype=dtype, revision=revision)
 
 
 @app.command("filter")

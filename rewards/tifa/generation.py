@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from rewards.errors import InputError
-from rewards.tifa.language_models import Completion, LanguageModel
+from rewards.tifa.language_model import Completion, LanguageModel
 from rewards.tifa.normalization import collapse_blanks
 from rewards.tifa.parsing import parse_output
 from rewards.tifa.prompt_files import Prompt

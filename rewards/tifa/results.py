@@ -201,6 +201,7 @@ def plot_summary(path: str | Path, numbers: Mapping[str, Any]) -> None:
     counts = numbers["by_entities"]
     axes[2].plot([int(name) for name in counts], [row["mean"] for row in counts.values()], "o-", color="#a85048")
     axes[2].set(title="TIFA by number of entities", xlabel="entities in the prompt", ylim=(0, 1))
+    axes[2].set_xticks([int(name) for name in counts])
     macro = numbers["macro"]
     if macro["mean"] is not None:
         figure.suptitle(f"TIFA {macro['mean']:.3f}, {numbers['prompts']} prompts")

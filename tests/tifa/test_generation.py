@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from rewards.errors import InputError
-from rewards.tifa import language_models
+from rewards.tifa import chat_model
+from rewards.tifa.chat_model import ChatModel
 from rewards.tifa.generation import build_questions
-from rewards.tifa.language_models import ChatModel, Completion, few_shot_prompt, prompt_hash
+from rewards.tifa.language_model import Completion, few_shot_prompt, prompt_hash
 from rewards.tifa.prompt_files import Prompt
 from rewards.tifa.store import QuestionStore
 from tests.tifa.text_models import TAUGHT, save_writer
@@ -23,7 +24,7 @@ def writer_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def writer(writer_path: str, monkeypatch: pytest.MonkeyPatch) -> ChatModel:
-    monkeypatch.setattr(language_models, "few_shot_prompt", lambda: INSTRUCTION)  # what the tiny model was taught with
+    monkeypatch.setattr(chat_model, "few_shot_prompt", lambda: INSTRUCTION)  # what the tiny model was taught with
     return ChatModel(writer_path, new_tokens=150)
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from rewards.cli.questions import app
 from rewards.errors import InputError, RewardsError
-from rewards.tifa import language_models
+from rewards.tifa import chat_model
 from rewards.tifa.store import QuestionStore
 from tests.tifa.text_models import TAUGHT, save_t5, save_writer
 
@@ -64,8 +64,8 @@ def test_stores_are_merged_and_bad_rows_named(run: Run, tmp_path: Path) -> None:
 
 
 def test_build_and_filter(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(language_models, "few_shot_prompt", lambda: "write\n\n")
-    monkeypatch.setattr(language_models.ChatModel.__init__, "__defaults__", (None, None, None, 150))
+    monkeypatch.setattr(chat_model, "few_shot_prompt", lambda: "write\n\n")
+    monkeypatch.setattr(chat_model.ChatModel.__init__, "__defaults__", (None, None, None, 150))
     model, store = save_writer(tmp_path / "writer", "write\n\n"), tmp_path / "q.sqlite"
     built = run("build", "-", "--store", store, "--model", model, stdin="\n".join(TAUGHT))
     assert built.exit_code == 0, built.output

@@ -1,29 +1,20 @@
-"""Language models that write questions: any chat model of transformers, the authors' LLaMA-2, any server.
-
-All have `identity()` and `complete(descriptions)`; a description that got no output has None and the reason, and never
-an empty text.
-"""
+"""Language models of transformers that write questions: any chat model, and the authors' LLaMA-2."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
-from hashlib import sha256
-from importlib.resources import files
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rewards.errors import InputError
 from rewards.judges.local import resolve_device, resolve_dtype
+from rewards.tifa.language_model import NEW_TOKENS, Completion, few_shot_prompt, prompt_hash
 
 LLAMA2 = "tifa-benchmark/llama2_tifa_question_generation"
 """The authors' LLaMA-2 (7B), fine-tuned on TIFA v1.0 (TIFA §4.3); it has a prompt format of its own."""
-
-NEW_TOKENS = 2048
-"""Longest output in tokens: a description of ten elements needs about 900."""
 
 _LLAMA2_PROMPT = (
     "<s>[INST] <<SYS>>\nGiven an image description, generate one or two multiple-choice questions that verifies "
@@ -31,47 +22,6 @@ _LLAMA2_PROMPT = (
     "activity, attribute, counting, color, material, spatial, location, shape, other), and then generate a question "
     "for each type.\n\n<</SYS>>\n\nDescription: {description} [/INST] Entities:"
 )
-
-
-class Completion(NamedTuple):
-    """A model's output for one description.
-
-    Attributes:
-        text: What it wrote, or None where it could not.
-        cut_off: Whether it was stopped at the longest output.
-        error: Why there is no text.
-    """
-
-    text: str | None
-    cut_off: bool = False
-    error: str | None = None
-
-
-class LanguageModel(Protocol):
-    """Writes the questions of descriptions."""
-
-    def identity(self) -> dict[str, Any]:
-        """Model, revision and prompt hash, for the provenance of every question."""
-        ...
-
-    def complete(self, descriptions: Sequence[str]) -> list[Completion]:
-        """One output a description, in order, at temperature 0."""
-        ...
-
-
-@cache
-def few_shot_prompt() -> str:
-    """Instruction and worked examples (TIFA §3.1: 15, the same for every description), without the description."""
-    folder = files("rewards.tifa") / "prompts"
-    instruction, examples = (
-        (folder / name).read_text(encoding="utf-8").strip() for name in ("instruction.txt", "examples.txt")
-    )
-    return f"{instruction}\n\n{examples}\n\n"
-
-
-def prompt_hash(text: str) -> str:
-    """16 hexadecimal digits of a prompt's SHA-256, recorded with every question."""
-    return sha256(text.encode()).hexdigest()[:16]
 
 
 class ChatModel:
