@@ -44,11 +44,13 @@ class Judge:
         name: What the user loaded.
         revision: Commit of the checkpoint, where known.
         prompts: Prompt templates kept beside the weights (task -> criterion -> template), or None for ordinary judges.
+        load_arguments: What :func:`load_judge` was called with; pickled rewards load their judge again by it.
     """
 
     name: str = ""
     revision: str | None = None
     prompts: Mapping[str, Mapping[str, str]] | None = None
+    load_arguments: dict[str, Any] | None = None
 
     def identity(self) -> dict[str, Any]:
         """What must be recorded with a score for it to be made again: name, revision, dtype, preprocessing."""
@@ -82,6 +84,19 @@ class Judge:
         raise UnsupportedAbility(
             f"judge {self.name!r} cannot choose among answers; load a VQA or vision-language model"
         )
+
+    def explain(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
+        """Why each prompt was given its rating, asked as in the paper (HarmonicEval section 4: "Why? Tell me the reason.").
+
+        Args:
+            images: N images, as for :meth:`rate`.
+            prompts: The N prompts that were rated.
+            ratings: The N ratings that were given, put into the judge's mouth.
+
+        Returns:
+            N reasons; None where a row abstains.
+        """
+        raise UnsupportedAbility(f"judge {self.name!r} cannot explain a rating; load a vision-language model")
 
     def offload(self) -> None:
         """Move the weights to the CPU until the next call needs them; nothing to do for a judge without weights."""
@@ -139,9 +154,8 @@ def load_judge(
     with _lock:  # two threads of one process must not load the same weights twice
         if key not in _resident:
             _resident[key] = open_judge(name, device=device, dtype=dtype, revision=revision, **options)
-            _resident[key].load_arguments = {  # type: ignore[attr-defined]
-                "name": name, "device": device, "dtype": dtype, "revision": revision, **options
-            }  # fmt: skip
+            arguments = {"name": name, "device": device, "dtype": dtype, "revision": revision, **options}
+            _resident[key].load_arguments = arguments
         return _resident[key]
 
 

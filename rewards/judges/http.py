@@ -120,7 +120,9 @@ class Connection:
                     reason, wait = f"answered {response.status_code}", _retry_after(response)
                 else:
                     self._failing_since = None
-                    raise GaveUp(f"the judge's server refused the request ({response.status_code}): {_detail(response)}")
+                    raise GaveUp(
+                        f"the judge's server refused the request ({response.status_code}): {_detail(response)}"
+                    )
             except httpx.HTTPError as error:
                 reason = _reason(error)
             except ValueError:
@@ -132,7 +134,9 @@ class Connection:
                 self._failing_since = self._failing_since or time.monotonic()
                 left = min(start, self._failing_since) + self.deadline - time.monotonic()
             if wait > left:
-                raise GaveUp(f"the judge's server gave no answer within {self.deadline:g} s ({reason}, {attempt} attempts)")
+                raise GaveUp(
+                    f"the judge's server gave no answer within {self.deadline:g} s ({reason}, {attempt} attempts)"
+                )
             self.counts["retries"] += 1
             time.sleep(wait)
 

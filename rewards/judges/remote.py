@@ -101,9 +101,13 @@ class RemoteJudge(Judge):
             health = response.json()
             protocol, judges = health["protocol"], health["judges"]
         except (ValueError, KeyError, TypeError) as error:
-            raise RewardsError(f"what answers at {url} is not `rewards serve` (status {response.status_code})") from error
+            raise RewardsError(
+                f"what answers at {url} is not `rewards serve` (status {response.status_code})"
+            ) from error
         if protocol != PROTOCOL:
-            raise RewardsError(f"the judge at {url} speaks protocol {protocol}, this client {PROTOCOL}: install the same version")
+            raise RewardsError(
+                f"the judge at {url} speaks protocol {protocol}, this client {PROTOCOL}: install the same version"
+            )
         if self._judge is None:
             if len(judges) != 1:
                 raise InputError(f"the server at {url} holds several judges: add /NAME, one of {', '.join(judges)}")

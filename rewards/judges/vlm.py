@@ -160,6 +160,15 @@ class VLMJudge(LocalJudge):
         rows = [(ANSWER_PROMPT.format(question=question), ()) for question in questions]
         return self._write(images, rows, LONGEST_ANSWER)
 
+    def explain(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
+        """Why the judge gave each prompt its rating; see :meth:`rewards.judges.base.Judge.explain`."""
+        check_rows(images, prompts, "prompt")
+        check_rows(images, ratings, "rating")
+        why = self.tokenizer.encode(self.prompting.why(), add_special_tokens=False)
+        said = [continuation(self.tokenizer, self.prompting.tail, self.prompting.plain(rating)) for rating in ratings]
+        rows = [(prompt, (*spoken, *why)) for prompt, spoken in zip(prompts, said)]
+        return self._write(images, rows, LONGEST_REASON)
+
     def _write(
         self, images: Sequence[Any], rows: Sequence[tuple[str, tuple[int, ...]]], longest: int
     ) -> list[str | None]:

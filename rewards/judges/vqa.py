@@ -203,4 +203,9 @@ class ViltJudge(VQAJudge):
         ).to(self.device)
         # Words and patches attend to each other from the first layer on: nothing of the picture can be shared.
         pixels = {name: value[asked.owner] for name, value in asked.pixels.items()}
-        return self.model(**encoded, **pixels).logits.float().log_softmax(-1)
+        # ViLT shuffles a picture's patches with the global random state: the order, and so the rounding, must not depend on
+        # what was drawn before, nor may a judge disturb a trainer's random numbers.
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(0)
+            return self.model(**encoded, **pixels).logits.float().log_softmax(-1)

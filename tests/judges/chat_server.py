@@ -16,7 +16,9 @@ from typing import Any
 def ratings_answer(listed: dict[str, float]) -> dict[str, Any]:
     """A completion whose first token has the listed probabilities."""
     top = [{"token": token, "logprob": math.log(probability)} for token, probability in listed.items()]
-    first = {"token": top[0]["token"], "logprob": top[0]["logprob"], "top_logprobs": top} if top else {"top_logprobs": []}
+    first = (
+        {"token": top[0]["token"], "logprob": top[0]["logprob"], "top_logprobs": top} if top else {"top_logprobs": []}
+    )
     return {
         "choices": [{"message": {"role": "assistant", "content": "4"}, "logprobs": {"content": [first]}}],
         "usage": {"prompt_tokens": 100, "completion_tokens": 1},

@@ -1,0 +1,60 @@
+"""`rewards serve`: judges as an HTTP service."""
+
+from __future__ import annotations
+
+import os
+
+import typer
+
+
+def serve(
+    judge: list[str] = typer.Option(
+        ...,
+        "--judge",
+        help="Judge to serve (name, directory or preset); NAME=CHECKPOINT names it in the URL. Repeat for several.",
+    ),
+    host: str = typer.Option(
+        "127.0.0.1", help="Address to listen on; the default is reachable from this machine only."
+    ),
+    port: int = typer.Option(8008, help="Port to listen on."),
+    device: str | None = typer.Option(None, help="Device of the judges; default: the first GPU, else the CPU."),
+    dtype: str | None = typer.Option(
+        None, help="Such as bfloat16; default: float32 on the CPU, the checkpoint's own elsewhere."
+    ),
+    max_megabytes: int = typer.Option(64, help="Largest request."),
+    max_rows: int = typer.Option(10_000, help="Most rows of a request."),
+) -> None:
+    """Serve judges over HTTP; `load_judge("http://HOST:PORT")` is the client.
+
+    The environment variable REWARDS_JUDGE_TOKEN, where set, must be sent by callers as a bearer token; it is needed to
+    listen beyond this machine.
+    """
+    from rewards.errors import InputError, RewardsError
+
+    try:
+        import uvicorn
+
+        from rewards.judges.server import build_app
+    except ImportError as error:
+        raise RewardsError(f"{error.name} is missing: pip install 'rewards[serve]'") from error
+    from rewards.judges.base import load_judge
+    from rewards.judges.remote import TOKEN_ENV
+
+    token = os.environ.get(TOKEN_ENV) or None
+    if token is None and host not in ("127.0.0.1", "localhost", "::1"):
+        raise InputError(f"listening on {host} lets others in: set {TOKEN_ENV} to a secret first")
+    judges = {}
+    for entry in judge:
+        name, _, checkpoint = entry.rpartition("=")
+        name = name or _url_name(checkpoint)
+        if name in judges:
+            raise InputError(f"two judges are named {name!r}: write --judge NAME=CHECKPOINT")
+        judges[name] = load_judge(checkpoint, device=device, dtype=dtype)
+    app = build_app(judges, token=token, max_bytes=max_megabytes * 1_000_000, max_rows=max_rows)
+    typer.echo(f"serving {', '.join(judges)} at http://{host}:{port}")
+    uvicorn.run(app, host=host, port=port, log_level="warning")
+
+
+def _url_name(checkpoint: str) -> str:
+    last = checkpoint.rstrip("/").rpartition("/")[2]
+    return "".join(character if character.isalnum() or character in "-_." else "-" for character in last)
