@@ -58,7 +58,7 @@ class MetricsCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         if state.is_world_process_zero:
-            self.log.keep_until(state.global_step)
+            self.log.keep_until(_last_kept(state))
 
     def on_log(
         self,
@@ -147,8 +147,8 @@ class HeldOutCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         if state.is_world_process_zero:
-            self.samples.keep_until(state.global_step)
-            self.evaluations.keep_until(state.global_step)
+            self.samples.keep_until(_last_kept(state))
+            self.evaluations.keep_until(_last_kept(state))
         if state.global_step == 0:
             self._evaluate("before", state)
         elif evaluated := self.evaluations.read():
@@ -197,6 +197,11 @@ class HeldOutCallback(TrainerCallback):
                     for name, parts in evaluation.rewards.items()
                 ],
             )
+
+
+def _last_kept(state: TrainerState) -> int:
+    # A run that starts at the beginning, because it was killed before its first checkpoint, keeps nothing.
+    return state.global_step or -1
 
 
 def _last_user_text(prompt: Sequence[Mapping[str, Any]]) -> str:

@@ -93,9 +93,13 @@ def test_a_resumed_run_drops_what_came_after_its_checkpoint(tmp_path):
     state.global_step = 2
     MetricsCallback(tmp_path).on_train_begin(None, state, control)
     assert [row["reward"] for row in read_metrics(tmp_path)] == [1.0, 2.0]
+    state.global_step = 0  # killed before its first checkpoint: starts afresh
+    MetricsCallback(tmp_path).on_train_begin(None, state, control)
+    assert read_metrics(tmp_path) == []
+    callback.on_log(None, state, control, {"reward": 1.0})
     # Only the main process writes.
     callback.on_log(None, TrainerState(is_world_process_zero=False), control, {"reward": 9.0})
-    assert len(read_metrics(tmp_path)) == 2
+    assert len(read_metrics(tmp_path)) == 1
 
 
 def test_a_dead_judge_stops_the_run_and_a_few_abstentions_do_not():
