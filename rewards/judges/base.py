@@ -98,6 +98,12 @@ class Judge:
         """
         raise UnsupportedAbility(f"judge {self.name!r} cannot explain a rating; load a vision-language model")
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # A pickled judge is loaded again (or found resident), never copied: weights do not travel with a reward.
+        if self.load_arguments is None:
+            return super().__reduce_ex__(protocol)
+        return _load_again, (self.load_arguments,)
+
     def offload(self) -> None:
         """Move the weights to the CPU until the next call needs them; nothing to do for a judge without weights."""
 
@@ -157,6 +163,10 @@ def load_judge(
             arguments = {"name": name, "device": device, "dtype": dtype, "revision": revision, **options}
             _resident[key].load_arguments = arguments
         return _resident[key]
+
+
+def _load_again(arguments: dict[str, Any]) -> Judge:
+    return load_judge(**arguments)
 
 
 def unload_judges() -> None:
