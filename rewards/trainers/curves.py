@@ -180,7 +180,7 @@ def smooth(series: Series, window: int) -> Smoothed:
 
     Args:
         series: N values.
-        window: Points in the window; near the ends it shrinks to stay centred.
+        window: Points in the window; it is cut off at the ends of the curve.
 
     Returns:
         N points. The interval is normal, from the spread of the values within the window.
@@ -188,13 +188,12 @@ def smooth(series: Series, window: int) -> Smoothed:
     Example:
         >>> s = Series(np.arange(3), np.array([0.0, 3.0, 0.0]), np.ones(3))
         >>> smooth(s, 3).mean.tolist()
-        [0.0, 1.0, 0.0]
+        [1.5, 1.0, 1.5]
     """
     count = len(series)
     half = max(0, (window - 1) // 2)
     index = np.arange(count)
-    reach = np.minimum(half, np.minimum(index, count - 1 - index))
-    start, end = index - reach, index + reach + 1
+    start, end = np.maximum(index - half, 0), np.minimum(index + half + 1, count)
     # Centring first keeps the sums of squares from cancelling when the values are far from 0.
     centre = series.mean if count else 0.0
     centred = series.values - centre

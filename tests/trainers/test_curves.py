@@ -41,9 +41,10 @@ def test_thousand_steps_with_abstentions_nan_and_missing_keys_give_right_means_a
 def test_smoothing_is_the_weighted_mean_of_the_window():
     series = Series(np.arange(5), np.array([1.0, 2.0, 6.0, 4.0, 0.0]), np.array([1.0, 3.0, 1.0, 1.0, 2.0]))
     smoothed = smooth(series, 3)
-    expected = [1.0, (1 + 6 + 6) / 5, (6 + 6 + 4) / 5, (6 + 4 + 0) / 4, 0.0]
+    expected = [(1 + 6) / 4, (1 + 6 + 6) / 5, (6 + 6 + 4) / 5, (6 + 4 + 0) / 4, (4 + 0) / 3]
     np.testing.assert_allclose(smoothed.mean, expected)
-    assert np.isnan(smoothed.low[[0, -1]]).all()
+    alone = smooth(series, 1)
+    assert alone.mean.tolist() == series.values.tolist() and np.isnan(alone.low).all()
     values = np.array([2.0, 6.0, 4.0])
     variance = np.average((values - 3.2) ** 2, weights=[3, 1, 1])
     half = 1.96 * np.sqrt(variance / (25 / 11 - 1))  # effective number of values: (3+1+1)^2 / (9+1+1)

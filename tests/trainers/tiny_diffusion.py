@@ -66,18 +66,26 @@ def _unet(**extra: Any) -> UNet2DConditionModel:
     )
 
 
-def _vae() -> AutoencoderKL:
+def _vae(image_size: int = 8) -> AutoencoderKL:
+    levels = (image_size // 4).bit_length()
     return AutoencoderKL(
-        block_out_channels=(8, 8), norm_num_groups=4, latent_channels=4, scaling_factor=1.0, sample_size=8,
-        down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2,
-    )  # fmt: skip
+        block_out_channels=(8,) * levels,
+        norm_num_groups=4,
+        latent_channels=4,
+        scaling_factor=1.0,
+        sample_size=image_size,
+        down_block_types=("DownEncoderBlock2D",) * levels,
+        up_block_types=("UpDecoderBlock2D",) * levels,
+    )
 
 
-def stable_diffusion(seed: int = 0, prediction_type: str = "epsilon", **scheduler: Any) -> StableDiffusionPipeline:
-    """Stable Diffusion 1.x (epsilon) or 2.x (v_prediction) in miniature: 8 x 8 pictures, 4 x 4 x 4 latents."""
+def stable_diffusion(
+    seed: int = 0, prediction_type: str = "epsilon", image_size: int = 8, **scheduler: Any
+) -> StableDiffusionPipeline:
+    """Stable Diffusion 1.x (epsilon) or 2.x (v_prediction) in miniature: 4 x 4 x 4 latents, small square pictures."""
     torch.manual_seed(seed)
     pipeline = StableDiffusionPipeline(
-        vae=_vae(),
+        vae=_vae(image_size),
         text_encoder=CLIPTextModel(_text()),
         tokenizer=tokenizer(),
         unet=_unet(),
