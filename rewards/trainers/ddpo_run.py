@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from accelerate import PartialState
 
 import rewards
 from rewards.errors import InputError
@@ -44,7 +45,7 @@ class TIFAConfig:
         answer: "free_form" or "choices" (see :class:`rewards.TIFA`); None takes the default.
         soft: The probability of the right choice instead of 0 or 1. Evaluations always count right answers.
         sentence_model: SBERT for free-form answers; null matches exactly.
-        device, dtype, revision: Of the judge.
+        device, dtype, revision: Of the judge; by default it lives on its process's own device.
     """
 
     judge: str = "shapes-vqa"
@@ -151,7 +152,9 @@ def new_tifa(config: TIFAConfig, store: QuestionStore) -> TIFA:
     """
     if config.judge == ORACLE:
         return TIFA(Oracle(), store, matcher=AnswerMatcher(sentence_model=None))
-    options = {"device": config.device, "dtype": config.dtype, "revision": config.revision}
+    # Each process has a device of its own; "cuda" alone would put every process's judge on the first one.
+    device = str(PartialState().device) if config.device in (None, "cuda") else config.device
+    options = {"device": device, "dtype": config.dtype, "revision": config.revision}
     judge = load_judge(config.judge, **{name: value for name, value in options.items() if value is not None})
     matcher = AnswerMatcher(sentence_model=config.sentence_model)
     return TIFA(judge, store, answer=config.answer, soft=config.soft, matcher=matcher)
