@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -206,21 +207,27 @@ def held_out_gain(run: Run, branch: str, reward: str, part: str = "overall") -> 
     before, after = float(series.values[0]), float(series.values[-1])
     errors = run.series(f"eval/{branch}/{reward}/{part}/standard_error").values
     half = 1.96 * math.hypot(errors[0], errors[-1]) if len(errors) >= 2 else math.nan
-    field_name = "scores" if branch == "rewards" else "audit"
-    if part == "overall" and len(run.rewards(f"eval/{branch}")) == 1:
-        half = _paired_half(run, field_name, half)
-    return Gain(before, after, half)
+    paired = _paired_half([_scores(row, branch, reward, part) for row in run.evaluations])
+    return Gain(before, after, half if math.isnan(paired) else paired)
 
 
-def _paired_half(run: Run, name: str, otherwise: float) -> float:
-    rows = [row[name] for row in run.evaluations if isinstance(row.get(name), list)]
-    try:
-        first, last = (np.array(rows[index], dtype=np.float64) for index in (0, -1))
-        difference = np.atleast_2d((last - first).T).T
-    except (IndexError, ValueError, TypeError):
-        return otherwise
+def _scores(row: Mapping[str, Any], branch: str, reward: str, part: str) -> Any:
+    """One evaluation's scores, a row a prompt: by reward and part (text), or overall alone (pictures)."""
+    by_reward = row.get("rewards")
+    if isinstance(by_reward, Mapping):
+        return by_reward.get(reward, {}).get(part)
+    return row.get("scores" if branch == "rewards" else "audit") if part == "overall" else None
+
+
+def _paired_half(evaluations: Sequence[Any]) -> float:
+    """Half the 95% interval of the mean change over prompts from the first evaluation to the last; NaN if unknown."""
+    known = [scores for scores in evaluations if scores]
+    if len(known) < 2 or len(known[0]) != len(known[-1]):
+        return math.nan
+    first, last = (np.array(known[index], dtype=np.float64).reshape(len(known[0]), -1) for index in (0, -1))
+    difference = last - first if first.shape == last.shape else np.zeros((0, 1))
     means = np.array([row[np.isfinite(row)].mean() for row in difference if np.isfinite(row).any()])
-    return 1.96 * float(means.std(ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else otherwise
+    return 1.96 * float(means.std(ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.nan
 
 
 def _tiles(runs: Sequence[Run]) -> str:

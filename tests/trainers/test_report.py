@@ -107,6 +107,12 @@ def test_paired_interval_from_evaluations(tmp_path):
     half = 1.96 * np.std([0.5, 0.3], ddof=1) / np.sqrt(2)
     assert np.isclose(held_out_gain(run, "rewards", "TIFA").half, half)
     assert held_out_gain(run, "audit", "oracle").half == 0
+    by_name = '{"step": %d, "rewards": {"TIFA": {"overall": [%s, 1, null], "color": [1, 2, 3]}}}'
+    (folder / "evaluations.jsonl").write_text("\n".join([by_name % (0, 0), by_name % (30, 0.5), ""]))
+    (run,) = load_runs([folder])
+    half = 1.96 * np.std([0.5, 0.0], ddof=1) / np.sqrt(2)
+    assert np.isclose(held_out_gain(run, "rewards", "TIFA").half, half)
+    assert held_out_gain(run, "rewards", "TIFA", "color").half == 0
 
 
 def test_several_runs_share_charts_and_different_rewards_get_chapters(tmp_path):
