@@ -67,4 +67,4 @@ def run_grpo(config: GRPORunConfig) -> dict[str, Any]:
     """
     trainer_class, config_class = _TRAINERS[config.algorithm]
     arguments = trainer_arguments(config_class, config.trainer, Path(config.output_dir), config.seed)
-    return run_text_trainer(config, TextRun(trainer_class, arguments))
+    return run_text_trainer(config, TextRun(config.algorithm.upper(), trainer_class, arguments))

@@ -56,4 +56,4 @@ def run_ppo(config: PPORunConfig) -> dict[str, Any]:
         >>> run_ppo(load_config(PPORunConfig, "configs/ppo_shapes.yaml"))["gains"]  # doctest: +SKIP
     """
     arguments = trainer_arguments(PPOConfig, config.trainer, Path(config.output_dir), config.seed)
-    return run_text_trainer(config, TextRun(PPOTrainer, arguments))
+    return run_text_trainer(config, TextRun("PPO", PPOTrainer, arguments))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,8 +15,9 @@ from transformers import PrinterCallback, ProgressCallback, set_seed
 from rewards.errors import InputError
 from rewards.trainers.callbacks import AbstentionGuard, HeldOutCallback, MetricsCallback, QuietProgress
 from rewards.trainers.config import load_config, save_config
-from rewards.trainers.metrics import write_whole
+from rewards.trainers.metrics import read_metrics, write_whole
 from rewards.trainers.run_folder import prepare_folder
+from rewards.trainers.text_card import check_same_reward, failure_rate, write_model_card
 from rewards.trainers.text_evaluation import TextEvaluationLog, paired_gain
 from rewards.trainers.text_settings import DataSettings, EvaluationSettings, PolicySettings, RewardSettings
 from rewards.trainers.text_setup import load_policy, load_prompts, make_held_out, make_rewards
@@ -40,14 +41,14 @@ class TextRun:
     """The trainer of a run.
 
     Attributes:
+        name: of the method.
         trainer_class: TRL's trainer or a subclass.
         arguments: its config.
-        options: further arguments of the trainer.
     """
 
+    name: str
     trainer_class: Any
     arguments: Any
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 def trainer_arguments(config_class: type, chosen: Mapping[str, Any], folder: Path, seed: int) -> Any:
@@ -109,9 +110,12 @@ def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:
         # The others come when the folder is fresh, or holds what is to be continued.
         main = arguments.process_index == 0
         checkpoint = prepare_folder(folder, config.resume or not main, config.overwrite)
+    identity = json.loads(json.dumps(rewards.harmonic.identity(), default=str))
+    if checkpoint is not None and (folder / "reward.json").exists():
+        check_same_reward(json.loads((folder / "reward.json").read_text("utf-8")), identity, folder)
     if main:
         save_config(config, folder / "config.yaml")
-        write_whole(folder / "reward.json", json.dumps(rewards.harmonic.identity(), indent=2, default=str) + "\n")
+        write_whole(folder / "reward.json", json.dumps(identity, indent=2) + "\n")
 
     set_seed(config.seed)  # the adapter's weights are drawn before the trainer sets its seed
     model, processor, lora = load_policy(config.policy)
@@ -125,7 +129,6 @@ def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:
         processing_class=processor,
         peft_config=lora,
         callbacks=[MetricsCallback(folder), evaluation, AbstentionGuard(config.reward.max_failure_rate)],
-        **run.options,
     )
     evaluation.attach(trainer)
     trainer.remove_callback(PrinterCallback)
@@ -134,8 +137,12 @@ def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model(str(folder / "adapter"))
     summary = summarize(TextEvaluationLog(folder).read())
-    if trainer.is_world_process_zero():
+    if main:
         write_whole(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+        save_config(config, folder / "adapter" / "config.yaml")
+        identity = json.loads(json.dumps(rewards.harmonic.identity(), default=str))  # now with how pictures were read
+        failed = failure_rate(read_metrics(folder), rewards.harmonic.__name__)
+        write_model_card(folder / "adapter", run.name, config.policy.path, identity, format_summary(summary), failed)
     return summary
 
 

@@ -1,5 +1,6 @@
 """Whole GRPO and RLOO runs of tiny models from settings to summary."""
 
+import copy
 import dataclasses
 import json
 import subprocess
@@ -57,6 +58,9 @@ def test_the_folder_holds_the_whole_run(mixed_run):
     assert set(summary["gains"]["HarmonicEval"]) == {"overall", "correctness", "fluency"}
     assert load_config(GRPORunConfig, folder / "config.yaml").reward.criterion_weights == {"fluency": 2.0}
     identity = json.loads((folder / "reward.json").read_text())
+    card = (folder / "adapter" / "README.md").read_text()
+    assert identity["prompt_hash"] in card and "base_model" in card
+    assert "HarmonicEval fluency" in card and "in the training: 0.00%" in card
     assert len(identity["prompt_hash"]) == 16 and identity["criteria"] == ["correctness", "fluency"]
     phases = [(row["phase"], row["step"]) for row in read_samples(folder)]
     assert phases == [("before", 0)] * 2 + [("during", 1)] * 2 + [("after", 2)] * 2
@@ -93,6 +97,10 @@ def test_a_run_is_not_overwritten_by_accident_and_resumes_where_it_was(mixed_run
     folder, summary, settings = mixed_run
     with pytest.raises(InputError, match="already holds a run"):
         run_grpo(load_config(GRPORunConfig, overrides=settings))
+    other = copy.deepcopy(settings) | {"resume": True}
+    other["reward"]["gamma"] = 0.5
+    with pytest.raises(InputError, match=r"the reward has changed \(gamma 0.75 -> 0.5\)"):
+        run_grpo(load_config(GRPORunConfig, overrides=other))
     # As after a kill between the first checkpoint and the end.
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     before = [row for row in read_metrics(folder) if "loss" in row]
