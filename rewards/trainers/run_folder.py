@@ -20,6 +20,7 @@ def prepare_folder(folder: Path, resume: bool, overwrite: bool) -> str | None:
     """
     held = [folder / name for name in ("metrics.jsonl", "samples.jsonl", "evaluations.jsonl")]
     checkpoint = last_checkpoint(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     if resume:
         return str(checkpoint) if checkpoint else None
     if any(path.exists() for path in held) or checkpoint:
@@ -32,7 +33,6 @@ def prepare_folder(folder: Path, resume: bool, overwrite: bool) -> str | None:
             path.unlink(missing_ok=True)
         for path in folder.glob("checkpoint-*"):  # a later resume must not find the old run's
             shutil.rmtree(path)
-    folder.mkdir(parents=True, exist_ok=True)
     return None
 
 

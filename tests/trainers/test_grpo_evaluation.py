@@ -148,7 +148,7 @@ def test_shares_of_two_processes_make_one_evaluation_and_a_growing_gap_stops_the
 
 def test_a_run_folder_is_fresh_resumed_or_refused(tmp_path):
     assert prepare_folder(tmp_path / "new", resume=False, overwrite=False) is None
-    assert prepare_folder(tmp_path / "none", resume=True, overwrite=False) is None
+    assert prepare_folder(tmp_path / "none", resume=True, overwrite=False) is None and (tmp_path / "none").is_dir()
     run = tmp_path / "run"
     for step, state in ((2, "{}"), (10, "{}"), (12, '{"cut'), (14, None)):
         (run / f"checkpoint-{step}").mkdir(parents=True)

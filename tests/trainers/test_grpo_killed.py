@@ -18,7 +18,7 @@ from tests.trainers.text_world import run_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 6
-TWO_PROCESSES = ["-m", "accelerate.commands.launch", "--config_file", "configs/accelerate/two_cpu_processes.yaml"]
+TWO_PROCESSES = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0"]
 
 pytestmark = pytest.mark.slow
 
@@ -81,6 +81,7 @@ def test_killed_three_times_and_resumed(algorithm, launcher, tmp_path):
     last = start(algorithm, config, tmp_path / "killed", launcher, "resume=true")
     assert last.wait() == 0, last.stderr.read()
 
+    assert len(list((tmp_path / "whole" / "checkpoint-2").glob("rng_state*"))) == (2 if launcher else 1)
     expected, found = training_lines(tmp_path / "whole"), training_lines(tmp_path / "killed")
     assert [row["step"] for row in found] == list(range(1, STEPS + 1))
     for old, new in zip(expected, found, strict=True):
