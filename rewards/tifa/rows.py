@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -34,9 +35,10 @@ def add_one(connection: sqlite3.Connection, question: Question, origin: int, on_
         )
     connection.execute(
         schema.INSERT,
-        (number, key, number, question.text, dump(question.choices), question.answer, question.element_type,
+        (number, key, question.text, dump(question.choices), question.answer, question.element_type,
          question.element, question.prompt, dump(question.extra) if question.extra else None, origin),
     )  # fmt: skip
+    connection.execute("UPDATE counter SET next = next + 1")
     return "new"
 
 
@@ -64,12 +66,18 @@ def read_row(row: sqlite3.Row) -> Question:
     """A row of :data:`rewards.tifa.schema.SELECT` -> its question."""
     # Straight into the object: every row was checked when it was added, and checking again doubles the look-up time.
     question = object.__new__(Question)
+    _, _, _, text, choices, answer, element_type, element, extra, _, _, _, id, prompt = row
     question.__dict__.update(
-        text=row["text"], choices=tuple(json.loads(row["choices"])), answer=row["answer"], element=row["element"],
-        element_type=row["element_type"], prompt=row["own_prompt"], id=row["id"],
-        extra=json.loads(row["extra"]) if row["extra"] else {},
+        text=text, choices=_read_choices(choices), answer=answer, element=element, element_type=element_type,
+        prompt=prompt, id=id, extra=json.loads(extra) if extra else {},
     )  # fmt: skip
     return question
+
+
+@lru_cache(4096)
+def _read_choices(text: str) -> tuple[str, ...]:
+    # Most questions of a store share a few sets of choices, "yes, no" above all.
+    return tuple(json.loads(text))
 
 
 def scored_fields(question: Question) -> list[Any]:

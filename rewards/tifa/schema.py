@@ -16,6 +16,9 @@ APPLICATION_ID = 0x54494641
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+-- How many questions were ever added: a question's position, so that an export has the order of the import.
+CREATE TABLE IF NOT EXISTS counter (next INTEGER NOT NULL);
+INSERT INTO counter SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM counter);
 CREATE TABLE IF NOT EXISTS provenance (number INTEGER PRIMARY KEY, data TEXT NOT NULL UNIQUE);
 -- An id has no declared type: 5 and '5' are two ids.
 CREATE TABLE IF NOT EXISTS prompts (number INTEGER PRIMARY KEY, id NOT NULL UNIQUE, text TEXT NOT NULL, key TEXT NOT
@@ -37,7 +40,7 @@ _COLUMNS = (
 )
 SELECT = f"SELECT {_COLUMNS} FROM prompts p CROSS JOIN questions q ON q.prompt = p.number"
 ORDER = "ORDER BY p.number, position"
-SELECT_ALL = f"{SELECT} {ORDER}"
+SELECT_ALL = f"{SELECT} ORDER BY position"
 LOOK_UP = {"id": f"{SELECT} WHERE p.id = ? {ORDER}", "prompt": f"{SELECT} WHERE p.key = ? {ORDER}"}
 ELEMENT_TYPES = "SELECT DISTINCT element_type FROM questions WHERE kept = 1 ORDER BY element_type"
 WORKED_ON = """
@@ -45,7 +48,7 @@ SELECT id FROM prompts p WHERE note IS NOT NULL OR EXISTS (SELECT 1 FROM questio
 """
 INSERT = """
 INSERT INTO questions (prompt, key, position, text, choices, answer, element_type, element, written_prompt, extra,
-origin) VALUES (?, ?, (SELECT coalesce(max(position), -1) + 1 FROM questions WHERE prompt = ?), ?, ?, ?, ?, ?,
+origin) VALUES (?, ?, (SELECT next FROM counter), ?, ?, ?, ?, ?,
     nullif(?, (SELECT text FROM prompts WHERE number = ?1)), ?, ?)
 """
 

@@ -221,13 +221,14 @@ class QuestionStore:
         return [prepared[prompt] for prompt in prompts]
 
     def __iter__(self) -> Iterator[Question]:
-        """All questions that are asked, in the order in which their prompts came."""
-        return (rows.read_row(row) for row in self._rows("WHERE kept = 1"))
+        """All questions that are asked, in the order in which they were added."""
+        return (question for question, kept, _ in self.everything() if kept)
 
     def everything(self) -> Iterator[tuple[Question, bool, dict[str, Any] | None]]:
-        """All questions, dropped ones too, with whether they are asked and what the filter's model answered."""
-        for row in self._rows(""):
-            yield rows.read_row(row), bool(row["kept"]), json.loads(row["checks"]) if row["checks"] else None
+        """All questions, dropped ones too, with whether they are asked and what :meth:`record_checks` kept."""
+        with self._errors():
+            for row in self._connections.get().execute(schema.SELECT_ALL):
+                yield rows.read_row(row), bool(row["kept"]), json.loads(row["checks"]) if row["checks"] else None
 
     def __len__(self) -> int:
         """Number of questions that are asked."""
@@ -316,10 +317,6 @@ class QuestionStore:
             for row in wanted:  # of several ids with this text, the first one's question stands
                 distinct.setdefault(row["key"], row)
             return tuple(rows.read_row(row) for row in distinct.values())
-
-    def _rows(self, where: str) -> Iterator[sqlite3.Row]:
-        with self._errors():
-            yield from self._connections.get().execute(f"{schema.SELECT} {where} {schema.ORDER}")
 
     def _origin(self, number: int) -> dict[str, Any]:
         return dict(json.loads(self._scalar("SELECT data FROM provenance WHERE number = ?", (number,))))

@@ -25,6 +25,13 @@ def test_official_sample_round_trips(store: QuestionStore, tifa_data: Path) -> N
     assert store.add(questions) == Added(known=19) and len(store) == 19
 
 
+def test_interleaved_rows_keep_their_order(store: QuestionStore, ask: Ask) -> None:
+    questions = [ask(f"q{number}", id=id, prompt=id) for number in range(3) for id in ("b", "a")]
+    store.add(questions[:4])
+    store.add(questions)
+    assert list(store) == questions and [question.text for question in store.get("a")] == ["q0", "q1", "q2"]
+
+
 def test_found_by_id_and_by_prompt_whatever_the_blanks(store: QuestionStore, ask: Ask) -> None:
     first, second = ask(prompt="a red  circle\n"), ask("what color?", ("red", "blue"), "red", prompt="a red circle")
     store.add([first, second])
