@@ -113,6 +113,23 @@ def agreement(
         typer.echo(f"{_SHORT[test.statistic]} of {a} minus {b}: {with_interval(test.estimate)}, p = {test.p_value:.4f}")
 
 
+@app.command()
+def shapes(
+    out: Path = typer.Option(Path("runs/humans_shapes"), help="Folder for tables, plots and pictures."),
+    judge: str = typer.Option("shapes-rater", help="Judge for HarmonicEval: a name or path for load_judge."),
+    instances: int = typer.Option(100, help="Instances of each of the four tasks."),
+    seed: int = typer.Option(0, help="Seed of instances and bootstrap."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
+) -> None:
+    """A study without humans: in the shapes world the truth rates and chooses. HarmonicEval's tables 2, 3, 5 and 6."""
+    from rewards.humans.shapes_study.study import run_study
+    from rewards.judges.base import load_judge
+
+    study = run_study(load_judge(judge), out, per_task=instances, seed=seed)
+    typer.echo(json.dumps(study.as_dict(), indent=1) if as_json else study.text())
+    typer.echo(f"tables, plots and pictures are in {out}", err=True)
+
+
 def _agreement_table(results: dict[str, Agreement]) -> str:
     from rewards.humans.tables import text_table, with_interval
 

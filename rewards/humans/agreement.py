@@ -149,6 +149,12 @@ def agreement(
     )
 
 
+def no_agreement(abstained: int) -> Agreement:
+    """What is known of a metric that abstained on all but one item or less: nothing, NaN throughout."""
+    nothing = Estimate(math.nan, math.nan, math.nan)
+    return Agreement(dict.fromkeys(STATISTICS, nothing), 0, abstained, 0, "half", 0.95, 0, 0, "none")
+
+
 def difference(
     metric_a: ArrayLike,
     metric_b: ArrayLike,

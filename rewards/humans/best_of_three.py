@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import InputError
-from rewards.humans.agreement import Agreement, Estimate, agreement, finite_or_none, percentile_interval
+from rewards.humans.agreement import Agreement, Estimate, agreement, finite_or_none, no_agreement, percentile_interval
 from rewards.humans.mmhe import CRITERIA, TASKS, Instance
 from rewards.humans.tables import percent, text_table
 
@@ -129,6 +129,37 @@ def accuracy_by_task(
     return result
 
 
+def accuracy_difference(
+    instances: Sequence[Instance],
+    overall_a: NDArray[Any],
+    overall_b: NDArray[Any],
+    *,
+    unit: Unit = "pairs",
+    ties: TieRule = "half",
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Estimate:
+    """Average accuracy of A minus that of B, paired: both on the same instances, drawn together within each task.
+
+    Instances on which either abstained are left out for both. Args as for :func:`accuracy_by_task`.
+    """
+    rng = np.random.default_rng(seed)
+    values, draws = [], []
+    for task in [task for task in TASKS if any(instance.task == task for instance in instances)]:
+        rows = [n for n, instance in enumerate(instances) if instance.task == task and instance.best is not None]
+        rows = [n for n in rows if np.isfinite(overall_a[n]).all() and np.isfinite(overall_b[n]).all()]
+        counted = [
+            np.array([credit(overall[n], instances[n].best or 0, unit, ties) for n in rows]).reshape(-1, 3)
+            for overall in (overall_a, overall_b)
+        ]
+        picks = rng.integers(0, max(len(rows), 1), size=(resamples, len(rows)))
+        shares = [_share(c[:, 0].sum(), c[:, 1].sum()) for c in counted]
+        drawn = [_share(c[picks, 0].sum(1), c[picks, 1].sum(1)) for c in counted]
+        values.append(float(shares[0] - shares[1]))
+        draws.append(drawn[0] - drawn[1])
+    return percentile_interval(float(np.mean(values)), np.mean(draws, axis=0))
+
+
 def criterion_agreement(
     instances: Sequence[Instance], scores: CandidateScores, *, resamples: int = 500, seed: int = 0
 ) -> dict[str, dict[str, Agreement]]:
@@ -145,7 +176,12 @@ def criterion_agreement(
         for c, name in enumerate(CRITERIA):
             human = [float(np.mean(k.ratings[name])) for n in rows for k in instances[n].candidates]
             metric = scores.overall[rows] if scores.criteria is None else scores.criteria[rows][:, :, c]
-            result[task][name] = agreement(metric.ravel(), human, groups, resamples=resamples, seed=seed)
+            judged = int(np.isfinite(metric).sum())
+            result[task][name] = (
+                agreement(metric.ravel(), human, groups, resamples=resamples, seed=seed)
+                if judged > 1
+                else no_agreement(metric.size - judged)
+            )
     return result
 
 
