@@ -3,8 +3,8 @@
     python benchmarks/tifa_filtering.py [--questions 64] [--size small]
 
 The weights are random (the shapes are those of t5-small or of a tiny model), so the answers mean nothing; both ways
-must give the same verdicts, and the time depends on the shapes alone. The batched way also has the two inputs of a question
-(with choices, freely) in one batch.
+must give the same verdicts, and the time depends on the shapes alone. The batched way also has the two inputs of a
+question (with choices, freely) in one batch.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/tifa_store.py [--tuples 1000000] [--file store.sqlite]
 
 Prints the time to fill the store, the look-up time of random batches (by prompt and by id; hardly a prompt comes
-twice), of a batch that was looked up before, and the memory of a process that does nothing else. Beside the time on the clock
-stands the CPU time of the thread, which a busy machine does not change. The peer in the same run is what the official
-scorer does: read the whole JSON file, here indexed by id.
+twice), of a batch that was looked up before, and the memory of a process that does nothing else. Beside the time on
+the clock stands the CPU time of the thread, which a busy machine does not change. The peer in the same run is what the
+official scorer does: read the whole JSON file, here indexed by id.
 """
 
 from __future__ import annotations

@@ -126,8 +126,10 @@ def _open_read_only(path: Path) -> sqlite3.Connection:
 
 
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("BEGIN")  # one view of the file, which another process may be making just now
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    connection.execute("COMMIT")
     if application != APPLICATION_ID and tables:
         raise InputError(f"{path} is an SQLite file of another program, not a question store")
     if _user_version(connection) > VERSION:

@@ -74,6 +74,8 @@ class QuestionStore:
     """
 
     def __init__(self, path: str | Path, create: bool = True) -> None:
+        if str(path) == ":memory:":
+            raise InputError("a question store is a file; every thread would have a ':memory:' of its own")
         self.path = Path(path)
         self._connections = schema.Connections(self.path, create)
         with self._errors():
@@ -206,12 +208,7 @@ class QuestionStore:
         """
         if isinstance(prompts, str):
             raise InputError("expected a list of prompts; got one string")
-        with self._errors():
-            # Another process may have changed the file: (its own changes, everybody's changes).
-            connection = self._connections.get()
-            version = (connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes)
-        # Kept by connection, since SQLite counts these versions by connection.
-        prepared = self._connections.kept(version, _PREPARED_LIMIT)
+        prepared = self._memory()
         for prompt in prompts:
             if prompt not in prepared and (found := self._find(prompt)):
                 prepared[prompt] = found
@@ -254,10 +251,14 @@ class QuestionStore:
             return {row[0] for row in self._connections.get().execute(schema.WORKED_ON)}
 
     def element_types(self) -> tuple[str, ...]:
-        """The element types of the questions that are asked, sorted."""
-        with self._errors():
-            found = self._connections.get().execute(schema.ELEMENT_TYPES).fetchall()
-        return tuple(row[0] for row in found)
+        """The element types of the questions that are asked, sorted; read once until the file changes."""
+        memory = self._memory()
+        if schema.ELEMENT_TYPES not in memory:
+            with self._errors():
+                found = self._connections.get().execute(schema.ELEMENT_TYPES).fetchall()
+            memory[schema.ELEMENT_TYPES] = tuple(row[0] for row in found)
+        types: tuple[str, ...] = memory[schema.ELEMENT_TYPES]
+        return types
 
     def provenance(self, question: Question) -> dict[str, Any]:
         """Who made a question and how, with `date` (UTC) and `version`; under `filter` what :meth:`record_checks`
@@ -320,6 +321,14 @@ class QuestionStore:
 
     def _origin(self, number: int) -> dict[str, Any]:
         return dict(json.loads(self._scalar("SELECT data FROM provenance WHERE number = ?", (number,))))
+
+    def _memory(self) -> dict[Any, Any]:
+        """What was read from the file and is still true."""
+        with self._errors():
+            connection = self._connections.get()
+            # SQLite counts other connections' changes and this one's own apart, both by connection.
+            version = (connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes)
+        return self._connections.kept(version, _PREPARED_LIMIT)
 
     def _scalar(self, query: str, values: tuple[Any, ...] = ()) -> Any:
         with self._errors():

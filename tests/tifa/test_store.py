@@ -2,16 +2,20 @@ import copy
 import json
 import os
 import pickle
+import random
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rewards.errors import InputError
-from rewards.tifa.questions import Question, question_to_row, read_questions
+from rewards.tifa.questions import Question, question_from_row, question_to_row, read_questions
 from rewards.tifa.store import Added, Note, QuestionStore, StoreError
 
 Ask = Callable[..., Question]
@@ -244,6 +248,20 @@ def test_a_damaged_or_full_file_is_one_clear_error(store: QuestionStore, ask: As
     assert len(store) == 1
 
 
+def test_element_types_are_read_again_when_the_file_changes(store: QuestionStore, ask: Ask) -> None:
+    store.add([ask()])
+    assert store.element_types() == store.element_types() == ("color",)
+    QuestionStore(store.path).add([ask("q2", element_type="shape")])
+    assert store.element_types() == ("color", "shape")
+    store.record_checks([(ask(), {}, False)])
+    assert store.element_types() == ("shape",)
+
+
+def test_a_store_in_memory_is_refused() -> None:
+    with pytest.raises(InputError, match="a question store is a file"):
+        QuestionStore(":memory:")
+
+
 def test_texts_that_no_file_can_hold(store: QuestionStore, ask: Ask) -> None:
     with pytest.raises(InputError, match="cannot hold"):
         store.add([ask("is it \ud800?")])
@@ -257,3 +275,39 @@ def test_prompts_must_be_a_list_of_texts(store: QuestionStore) -> None:
         store.prepare("a red circle")
     with pytest.raises(InputError, match="got float"):
         store.get(1.5)  # type: ignore[arg-type]
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12).filter(str.strip)
+ASCII = st.text(max_size=5).filter(str.isascii)
+VALUES = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False) | ASCII
+ROWS = st.fixed_dictionaries(
+    {
+        "id": st.integers(-(2**63), 2**63 - 1) | TEXT,
+        "caption": st.sampled_from(["a dog", " a  dog\n", "“two” dogs", "x"]),
+        "question": TEXT,
+        "choices": st.lists(TEXT | st.integers(0, 9), min_size=1, max_size=5),
+    },
+    optional={
+        "element": st.none() | ASCII, "element_type": TEXT, "other": VALUES | st.lists(VALUES), "prompt": VALUES,
+    },
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ROWS, max_size=6), st.randoms(use_true_random=False))
+def test_any_rows_come_back_as_they_were(rows: list[dict], rng: random.Random) -> None:
+    rows = [{**row, "answer": rng.choice(row["choices"])} for row in rows]
+    seen: dict[object, str] = {}
+    unique = []
+    for row in rows:  # one id has one prompt, and a question once
+        key = (row["id"], " ".join(row["question"].split()))
+        prompt = " ".join(row["caption"].split())
+        if seen.setdefault(row["id"], prompt) == prompt and key not in seen:
+            seen[key] = prompt
+            unique.append(row)
+    with tempfile.TemporaryDirectory() as folder:
+        store = QuestionStore(Path(folder) / "q.sqlite")
+        assert store.add(map(question_from_row, unique)).new == len(unique)
+        written = [question_to_row(question) for question in store]
+        store.close()
+    assert json.dumps(written, sort_keys=True) == json.dumps(unique, sort_keys=True)

@@ -88,5 +88,24 @@ def test_four_writers_two_readers_and_a_kill(tmp_path: Path) -> None:
     assert store.add(rest) == Added(new=5 * (PROMPTS - len(mine)), known=5 * len(mine))
 
 
+def _create_and_add(path: Path, number: int, start: object) -> None:
+    start.wait()
+    QuestionStore(path).add(_questions(number, 0))
+
+
+def test_many_processes_may_make_the_file_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    for attempt in range(5):
+        path, start = tmp_path / f"{attempt}.sqlite", context.Event()
+        processes = [context.Process(target=_create_and_add, args=(path, number, start)) for number in range(6)]
+        for process in processes:
+            process.start()
+        start.set()
+        for process in processes:
+            process.join(60)
+        assert [process.exitcode for process in processes] == [0] * 6
+        assert len(QuestionStore(path)) == 30
+
+
 def _lines(path: str) -> list[str]:
     return Path(path).read_text().splitlines() if os.path.exists(path) else []
