@@ -62,7 +62,12 @@ def llava(image_tokens: int) -> tuple[Any, Any]:
         image_token="<image>", chat_template=CHAT,
     )  # fmt: skip
     vision = tf.CLIPVisionConfig(
-        hidden_size=384, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=6, image_size=side, patch_size=14
+        hidden_size=384,
+        intermediate_size=1536,
+        num_hidden_layers=6,
+        num_attention_heads=6,
+        image_size=side,
+        patch_size=14,
     )
     config = tf.LlavaConfig(
         vision_config=vision, text_config=tf.LlamaConfig(**language_model(words, bos_token_id=1, eos_token_id=2)),
@@ -83,10 +88,18 @@ def qwen2_5_vl(image_tokens: int) -> tuple[Any, Any]:
         size={"shortest_edge": pixels, "longest_edge": pixels}, patch_size=14, merge_size=2, temporal_patch_size=2
     )
     processor = tf.Qwen2_5_VLProcessor(
-        image_processor=image_processor, tokenizer=words, video_processor=tf.Qwen2VLVideoProcessor(), chat_template=CHATML
+        image_processor=image_processor,
+        tokenizer=words,
+        video_processor=tf.Qwen2VLVideoProcessor(),
+        chat_template=CHATML,
     )
     rope = {"rope_type": "default", "mrope_section": [8, 12, 12], "rope_theta": 10000.0}
-    names = {"image": "<|image_pad|>", "video": "<|video_pad|>", "vision_start": "<|vision_start|>", "vision_end": "<|vision_end|>"}
+    names = {
+        "image": "<|image_pad|>",
+        "video": "<|video_pad|>",
+        "vision_start": "<|vision_start|>",
+        "vision_end": "<|vision_end|>",
+    }
     ids = {f"{name}_token_id": words.convert_tokens_to_ids(token) for name, token in names.items()}
     vision = {
         "depth": 6, "hidden_size": 320, "intermediate_size": 864, "num_heads": 8, "out_hidden_size": HIDDEN,

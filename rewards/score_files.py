@@ -89,7 +89,10 @@ def run(
     _same_settings(output.with_name(output.name + ".settings.json"), settings, output)
     done = drop_cut_off_line(output)
     new = 0
-    with output.open("a", encoding="utf-8") as file, tqdm(total=total, initial=done, unit="row", desc=output.name) as bar:
+    with (
+        output.open("a", encoding="utf-8") as file,
+        tqdm(total=total, initial=done, unit="row", desc=output.name) as bar,
+    ):
         remaining = itertools.islice(rows, done, None)
         while batch := list(itertools.islice(remaining, batch_size)):
             for offset, record in enumerate(score(batch)):
@@ -152,7 +155,9 @@ def _same_settings(path: Path, settings: Record, output: Path) -> None:
         if begun != text:
             old, new = json.loads(begun), json.loads(text)
             changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
-            raise InputError(f"{output} was begun with another {', '.join(changed)}: choose another output, or remove it")
+            raise InputError(
+                f"{output} was begun with another {', '.join(changed)}: choose another output, or remove it"
+            )
         return
     output.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")

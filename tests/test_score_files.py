@@ -39,7 +39,12 @@ def records(path):
 
 def rows_of(folder):
     rows = [{"id": at, "image": f"p/{at}.png", "text": f"a red circle {at}"} for at in range(4)]
-    return [*rows, {"id": 4, "image": "p/missing.png", "text": "a"}, {"id": 5, "text": "a"}, {"id": 6, "image": "p/0.png", "text": None}]
+    return [
+        *rows,
+        {"id": 4, "image": "p/missing.png", "text": "a"},
+        {"id": 5, "text": "a"},
+        {"id": 6, "image": "p/0.png", "text": None},
+    ]
 
 
 def write(folder, kind):
@@ -124,8 +129,21 @@ def test_tifa_with_every_answer(folder, tmp_path_factory):
     store.close()
     tiny_models.picture(0, (48, 48)).save(folder / "p" / "0.png")
     path, out = folder / "rows.jsonl", folder / "out.jsonl"
-    path.write_text("".join(json.dumps({"image": image, "prompt": prompt}) + "\n" for image in ("p/0.png", "p/missing.png")))
-    arguments = ["tifa", path, "--out", out, "--judge", judge, "--questions", folder / "q.sqlite", "--answer", "choices"]
+    path.write_text(
+        "".join(json.dumps({"image": image, "prompt": prompt}) + "\n" for image in ("p/0.png", "p/missing.png"))
+    )
+    arguments = [
+        "tifa",
+        path,
+        "--out",
+        out,
+        "--judge",
+        judge,
+        "--questions",
+        folder / "q.sqlite",
+        "--answer",
+        "choices",
+    ]
     assert call(*arguments).exit_code == 0
     good, missing = records(out)
     assert [answer["element_type"] for answer in good["answers"]] == ["object", "color"]

@@ -111,6 +111,16 @@ class Judge:
         """Let go of what the judge holds open (connections, files)."""
 
 
+def well_formed(text: str) -> str:
+    """`text` with surrogate pairs joined and lone surrogates replaced by U+FFFD: neither tokenizers nor JSON take them.
+
+    Example:
+        >>> well_formed("a\\udcff") == "a\\ufffd"
+        True
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def check_rows(images: Sequence[Any], texts: Sequence[str], what: str) -> None:
     """Raise :class:`InputError` unless there is one text a picture and every text is a string."""
     if isinstance(texts, str):

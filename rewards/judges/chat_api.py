@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from rewards.errors import InputError, RewardsError
-from rewards.judges.base import DEFAULT_RATINGS, Judge, Ratings, check_rows
+from rewards.judges.base import DEFAULT_RATINGS, Judge, Ratings, check_rows, well_formed
 from rewards.judges.http import Budget, Connection, GaveUp
 from rewards.judges.pictures import Picture, pictures_of_row
 
@@ -199,7 +199,7 @@ class ChatJudge(Judge):
         self, pictures: list[str], prompt: str, turns: list[dict[str, str]], options: dict[str, Any]
     ) -> dict[str, Any]:
         content: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": url}} for url in pictures]
-        content.append({"type": "text", "text": prompt})
+        content.append({"type": "text", "text": well_formed(prompt)})
         messages = [{"role": "user", "content": content}, *turns]
         return {"model": self.name, "messages": messages, "temperature": 0.0, **options}
 

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from rewards.errors import InputError
+from rewards.judges.base import well_formed
 
 _MARKER = "rewards-text-stands-here"
 _SAID = "rewards-rating-stands-here"
@@ -35,6 +36,7 @@ class PlainText:
         self._control = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def __call__(self, text: str) -> str:
+        text = well_formed(text)
         while True:  # breaking one token can complete another: "<im<image>age>"
             broken = self._control.sub(lambda match: match[0][:1] + " " + match[0][1:], text)
             if broken == text:

@@ -11,7 +11,7 @@ import torch
 
 from rewards.errors import InputError, RewardsError
 from rewards.images import content_hash, to_pil
-from rewards.judges.base import DEFAULT_RATINGS, Judge, Ratings, UnsupportedAbility, check_rows
+from rewards.judges.base import DEFAULT_RATINGS, Judge, Ratings, UnsupportedAbility, check_rows, well_formed
 from rewards.judges.http import Connection, GaveUp
 from rewards.judges.wire import PROTOCOL, read_numbers, write_picture
 
@@ -55,7 +55,7 @@ class RemoteJudge(Judge):
         """Probability of each rating after each prompt; see :meth:`rewards.judges.base.Judge.rate`."""
         check_rows(images, prompts, "prompt")
         words = [str(rating) for rating in ratings]
-        rows = self._call("rate", images, [{"prompt": prompt} for prompt in prompts], {"ratings": words})
+        rows = self._call("rate", images, [{"prompt": well_formed(prompt)} for prompt in prompts], {"ratings": words})
         probabilities = torch.full((len(prompts), len(words)), torch.nan)
         for index, row in enumerate(rows):
             if isinstance(row, dict):
@@ -66,7 +66,7 @@ class RemoteJudge(Judge):
     def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
         """Free-form answers; None where a row could not be answered."""
         check_rows(images, questions, "question")
-        rows = self._call("answer", images, [{"prompt": question} for question in questions], {})
+        rows = self._call("answer", images, [{"prompt": well_formed(question)} for question in questions], {})
         return [row["answer"] if isinstance(row, dict) else None for row in rows]
 
     def choose(
@@ -76,7 +76,10 @@ class RemoteJudge(Judge):
         check_rows(images, questions, "question")
         if len(choices) != len(questions):
             raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
-        texts = [{"prompt": question, "choices": list(offered)} for question, offered in zip(questions, choices)]
+        texts = [
+            {"prompt": well_formed(question), "choices": [well_formed(choice) for choice in offered]}
+            for question, offered in zip(questions, choices)
+        ]
         rows = self._call("choose", images, texts, {})
         return [
             read_numbers(row["scores"]) if isinstance(row, dict) else torch.full((len(offered),), torch.nan)
@@ -86,7 +89,7 @@ class RemoteJudge(Judge):
     def explain(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """Why each prompt was given its rating; see :meth:`rewards.judges.vlm.VLMJudge.explain`."""
         check_rows(images, prompts, "prompt")
-        texts = [{"prompt": prompt, "rating": rating} for prompt, rating in zip(prompts, ratings)]
+        texts = [{"prompt": well_formed(prompt), "rating": rating} for prompt, rating in zip(prompts, ratings)]
         rows = self._call("explain", images, texts, {})
         return [row["answer"] if isinstance(row, dict) else None for row in rows]
 

@@ -86,7 +86,10 @@ class VLMJudge(LocalJudge):
             self.shared = SharedPrefix(self.model, self.processor)
         else:
             self._say_plain(f"{self.model.config.model_type} is not among the tested architectures")
-        self._controls = set(self.tokenizer.get_added_vocab().values())
+        # What plain text may become: the unknown token, and single bytes where a tokenizer falls back to them.
+        harmless = {self.tokenizer.unk_token, *(f"<0x{byte:02X}>" for byte in range(256))}
+        added = self.tokenizer.get_added_vocab()
+        self._controls = {token_id for token, token_id in added.items() if token not in harmless}
         self._context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         self._stop_tokens = _stop_tokens(self.model, self.tokenizer)
         self._rating_tokens: dict[tuple[str, ...], RatingTokens] = {}
