@@ -86,7 +86,9 @@ class ChatModel:
         if self.tokenizer.chat_template is None:
             return f"{request}\nElements:"
         turn = [{"role": "user", "content": request}]
-        return str(self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+        return str(
+            self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True, enable_thinking=False)
+        )
 
     @torch.inference_mode()
     def complete(self, descriptions: Sequence[str]) -> list[Completion]:

@@ -48,9 +48,9 @@ def check_questions(questions: Iterable[Question]) -> list[Suspicion]:
 
     Returns:
         What looks wrong: a multiple-choice question that holds its answer, choices that are equal, a single choice, a
-        color question without a color among its choices, a counting question without a number, an unknown element
-        type; a prompt all of whose questions are answered "yes" (a judge that always says yes scores 1); and a store
-        in which the right answer mostly comes first.
+        color question without a color, or without its own, among the choices, a counting question without a number,
+        an unknown element type; a prompt all of whose questions are answered "yes" (a judge that always says yes
+        scores 1); and a store in which the right answer mostly comes first.
 
     Example:
         >>> odd = Question("is the red dot red?", ("red", "blue"), "red", "red", "color", "a red dot", "a")
@@ -84,6 +84,8 @@ def _check_one(question: Question) -> Iterable[tuple[str, str]]:
         yield "several right choices", f"{question.answer!r} is more than one of {list(question.choices)}"
     if question.element_type == "color" and not closed and not any(COLORS & set(choice.split()) for choice in choices):
         yield "no color among choices", f"{list(question.choices)}"
+    elif question.element_type == "color" and not closed and not _among(question.element, choices):
+        yield "color not among choices", f"{question.element!r} is none of {list(question.choices)}"
     if question.element_type == "counting" and not closed and not any(map(_has_number, choices)):
         yield "no number among choices", f"{list(question.choices)}"
     if question.element_type not in ELEMENT_TYPES:
@@ -100,6 +102,11 @@ def _check_order(questions: Sequence[Question]) -> Iterable[Suspicion]:
 
 def _names(text: str, normalized: str) -> bool:
     return f" {normalized} " in f" {normalize_answer(text)} "
+
+
+def _among(element: str, choices: Sequence[str]) -> bool:
+    wanted = normalize_answer(element)
+    return not element or any(_names(choice, wanted) or _names(wanted, choice) for choice in choices)
 
 
 def _has_number(choice: str) -> bool:

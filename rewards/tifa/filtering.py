@@ -99,11 +99,7 @@ def verdict(
         >>> verdict(asked, "3", "three", mode="code").kept, verdict(asked, "3", "three", mode="paper").kept
         (True, False)
     """
-    if mode not in THRESHOLDS:
-        raise InputError(f"mode is {mode!r}; expected 'paper' or 'code'")
-    threshold = THRESHOLDS[mode] if threshold is None else threshold
-    if not 0 <= threshold <= 1:
-        raise InputError(f"threshold is {threshold!r}; expected a word F1 in [0, 1]")
+    threshold = _threshold(mode, threshold)
     if mode == "code":
         free_form = _as_in_code(free_form, question.answer)
     f1 = word_f1(free_form, question.answer, mode)
@@ -113,6 +109,15 @@ def verdict(
     if f1 <= threshold and not exempt:
         return Verdict(False, f1, f"freely the answer is {free_form!r}")
     return Verdict(True, f1)
+
+
+def _threshold(mode: str, threshold: float | None) -> float:
+    if mode not in THRESHOLDS:
+        raise InputError(f"mode is {mode!r}; expected 'paper' or 'code'")
+    threshold = THRESHOLDS[mode] if threshold is None else threshold
+    if not 0 <= threshold <= 1:
+        raise InputError(f"threshold is {threshold!r}; expected a word F1 in [0, 1]")
+    return threshold
 
 
 def _as_in_code(free_form: str, answer: str) -> str:
@@ -158,7 +163,7 @@ def filter_questions(
     report = FilterReport()
     identity = model.identity() if model is not None else None
     waiting: list[Question] = []
-    settings = {"mode": mode, "threshold": THRESHOLDS.get(mode) if threshold is None else threshold}
+    settings = {"mode": mode, "threshold": _threshold(mode, threshold)}
 
     def decide(answers: Sequence[tuple[Question, dict[str, Any]]]) -> None:
         decisions = []

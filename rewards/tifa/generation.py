@@ -65,10 +65,13 @@ def build_questions(
     done = store.worked_on()
     groups: dict[str, list[Prompt]] = {}
     for prompt in prompts:
-        if prompt.id in done:
+        text = collapse_blanks(prompt.text)
+        if prompt.id not in done:
+            groups.setdefault(text, []).append(prompt)
+        elif collapse_blanks(done[prompt.id]) == text:
             report.skipped += 1
         else:
-            groups.setdefault(collapse_blanks(prompt.text), []).append(prompt)
+            raise InputError(f"id {prompt.id!r} is {done[prompt.id]!r} in the store, here {prompt.text!r}")
     if progress is not None:
         progress(report.skipped)
     identity = {"source": "generation", **model.identity(), "seed": seed} if groups else {}
@@ -77,7 +80,9 @@ def build_questions(
         batch = waiting[start : start + batch_size]
         questions: list[Question] = []
         notes: list[Note] = []
-        for group, completion in zip(batch, model.complete([group[0].text for group in batch]), strict=True):
+        for group, completion in zip(
+            batch, model.complete([collapse_blanks(group[0].text) for group in batch]), strict=True
+        ):
             for prompt in group:
                 _take(prompt, completion, seed, questions, notes, report)
         added = store.add(questions, identity, on_conflict="keep", notes=notes)

@@ -37,7 +37,7 @@ class LanguageModel(Protocol):
         ...
 
     def complete(self, descriptions: Sequence[str]) -> list[Completion]:
-        """One output a description, in order, at temperature 0."""
+        """One output a description (a text of one line), in order, at temperature 0."""
         ...
 
 

@@ -44,7 +44,7 @@ SELECT_ALL = f"{SELECT} ORDER BY position"
 LOOK_UP = {"id": f"{SELECT} WHERE p.id = ? {ORDER}", "prompt": f"{SELECT} WHERE p.key = ? {ORDER}"}
 ELEMENT_TYPES = "SELECT DISTINCT element_type FROM questions WHERE kept = 1 ORDER BY element_type"
 WORKED_ON = """
-SELECT id FROM prompts p WHERE note IS NOT NULL OR EXISTS (SELECT 1 FROM questions q WHERE q.prompt = p.number)
+SELECT id, text FROM prompts p WHERE note IS NOT NULL OR EXISTS (SELECT 1 FROM questions q WHERE q.prompt = p.number)
 """
 INSERT = """
 INSERT INTO questions (prompt, key, position, text, choices, answer, element_type, element, written_prompt, extra,
@@ -53,6 +53,7 @@ origin) VALUES (?, ?, (SELECT next FROM counter), ?, ?, ?, ?, ?,
 """
 
 _WAIT_SECONDS = 60.0
+_INHERITED: list[sqlite3.Connection] = []
 
 
 class Connections(threading.local):
@@ -73,7 +74,9 @@ class Connections(threading.local):
             InputError: No such file, or not a question store.
         """
         if self._connection is None or self._pid != os.getpid():
-            # What a fork inherited must be neither used nor closed: closing it would release the parent's locks.
+            if self._connection is not None:
+                # What a fork inherited must be neither used nor closed: SQLite would tidy up the parent's log.
+                _INHERITED.append(self._connection)
             self._connection, self._pid = _open(self._path, self._create), os.getpid()
         return self._connection
 

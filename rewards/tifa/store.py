@@ -245,10 +245,10 @@ class QuestionStore:
             for id, prompt, note in found:
                 yield Note(id, prompt, json.loads(note))
 
-    def worked_on(self) -> set[str | int]:
-        """Ids of the prompts that have questions or a note."""
+    def worked_on(self) -> dict[str | int, str]:
+        """Id and text of the prompts that have questions or a note."""
         with self._errors():
-            return {row[0] for row in self._connections.get().execute(schema.WORKED_ON)}
+            return {row[0]: row[1] for row in self._connections.get().execute(schema.WORKED_ON)}
 
     def element_types(self) -> tuple[str, ...]:
         """The element types of the questions that are asked, sorted; read once until the file changes."""

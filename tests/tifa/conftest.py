@@ -14,6 +14,7 @@ from rewards.judges.base import Judge
 from rewards.tifa.matching import AnswerMatcher
 from rewards.tifa.questions import Question
 from rewards.tifa.store import QuestionStore
+from tests.tifa import text_models
 
 torch.set_num_threads(1)
 
@@ -84,3 +85,9 @@ def minilm() -> str:
 @pytest.fixture(scope="session")
 def matcher(minilm: str) -> AnswerMatcher:
     return AnswerMatcher(minilm)
+
+
+@pytest.fixture(scope="session")
+def writer_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny chat model that was taught to write questions."""
+    return text_models.save_writer(tmp_path_factory.mktemp("writer"))

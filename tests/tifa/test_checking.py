@@ -15,6 +15,7 @@ Ask = Callable[..., Question]
         ({"text": "what color?", "choices": ("red", "blue", "Blue.")}, "equal choices"),
         ({"text": "what color?", "choices": ("red",)}, "single choice"),
         ({"text": "what color?", "choices": ("red", "Red", "RED."), "answer": "rEd"}, "several right choices"),
+        ({"text": "what color?", "choices": ("green", "blue"), "answer": "blue"}, "color not among choices"),
         ({"text": "what color?", "choices": ("shiny", "dull"), "answer": "dull"}, "no color among choices"),
         (
             {"text": "how many?", "choices": ("few", "many"), "answer": "few", "element_type": "counting"},

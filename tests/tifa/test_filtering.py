@@ -119,6 +119,14 @@ def test_another_mode_or_threshold_asks_nothing(store: QuestionStore, ask: Ask) 
         filter_questions(store, None)
 
 
+def test_settings_are_checked_before_the_model_is_asked(store: QuestionStore, ask: Ask) -> None:
+    store.add([ask("q1")])
+    model = Scripted(ANSWERS)
+    with pytest.raises(InputError, match="mode is 'strict'"):
+        filter_questions(store, model, mode="strict")
+    assert model.asked == []
+
+
 def test_a_killed_run_goes_on_without_asking_twice(store: QuestionStore, ask: Ask) -> None:
     answers = {f"q{number}": ("yes", "yes") for number in range(7)}
     store.add([ask(text) for text in answers])

@@ -11,15 +11,9 @@ from rewards.tifa.generation import build_questions
 from rewards.tifa.language_model import Completion, few_shot_prompt, prompt_hash
 from rewards.tifa.prompt_files import Prompt
 from rewards.tifa.store import QuestionStore
-from tests.tifa.text_models import TAUGHT, save_writer
+from tests.tifa.text_models import INSTRUCTION, TAUGHT
 
-INSTRUCTION = "write questions\n\n"
 PROMPTS = [Prompt(f"p_{number}", text) for number, text in enumerate(TAUGHT)]
-
-
-@pytest.fixture(scope="module")
-def writer_path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return save_writer(tmp_path_factory.mktemp("writer"), INSTRUCTION)
 
 
 @pytest.fixture
@@ -145,9 +139,9 @@ def test_a_killed_run_goes_on_without_asking_twice(store: QuestionStore) -> None
 
 
 def test_one_text_under_two_ids_is_asked_once(store: QuestionStore) -> None:
-    model = Scripted({"a  dog": output("dog")})
+    model = Scripted({"a dog": output("dog")})
     report = build_questions(model, [Prompt("a", "a  dog"), Prompt("b", "a dog\n")], store)
-    assert model.asked == ["a  dog"] and report.questions == 2
+    assert model.asked == ["a dog"] and report.questions == 2
     assert [store.get(id)[0].id for id in "ab"] == ["a", "b"] and len(store.get("a dog")) == 1
 
 
@@ -166,5 +160,7 @@ def test_prompts_with_imported_questions_are_left_alone(store: QuestionStore, as
     store.add([ask(id="d", prompt="a dog")])
     model = Scripted({})
     assert build_questions(model, [Prompt("d", "a dog")], store).skipped == 1 and model.asked == []
+    with pytest.raises(InputError, match="id 'd' is 'a dog' in the store, here 'a cat'"):
+        build_questions(model, [Prompt("d", "a cat")], store)
     with pytest.raises(InputError, match="batch_size"):
         build_questions(model, [], store, batch_size=0)

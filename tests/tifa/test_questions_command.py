@@ -13,7 +13,7 @@ from rewards.cli.questions import app
 from rewards.errors import InputError, RewardsError
 from rewards.tifa import chat_model
 from rewards.tifa.store import QuestionStore
-from tests.tifa.text_models import TAUGHT, save_t5, save_writer
+from tests.tifa.text_models import INSTRUCTION, TAUGHT, save_t5
 
 Run = Callable[..., Result]
 
@@ -63,10 +63,10 @@ def test_stores_are_merged_and_bad_rows_named(run: Run, tmp_path: Path) -> None:
     assert checked.exit_code != 0 and "cannot be scored: " in checked.output
 
 
-def test_build_and_filter(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_model, "few_shot_prompt", lambda: "write\n\n")
+def test_build_and_filter(run: Run, writer_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_model, "few_shot_prompt", lambda: INSTRUCTION)
     monkeypatch.setattr(chat_model.ChatModel.__init__, "__defaults__", (None, None, None, 150))
-    model, store = save_writer(tmp_path / "writer", "write\n\n"), tmp_path / "q.sqlite"
+    model, store = writer_path, tmp_path / "q.sqlite"
     built = run("build", "-", "--store", store, "--model", model, stdin="\n".join(TAUGHT))
     assert built.exit_code == 0, built.output
     assert "4 questions for 3 prompts; 1 lines dropped, 0 prompts done before" in built.output

@@ -203,7 +203,7 @@ def test_merge_takes_everything_and_nothing_twice(tmp_path: Path, ask: Ask) -> N
 def test_notes_and_meta(store: QuestionStore) -> None:
     store.add([], notes=[Note("x", "a  b", {"n": 1})])
     store.add([], notes=[Note("x", "a b", {"n": 2})])
-    assert store.worked_on() == {"x"}
+    assert store.worked_on() == {"x": "a  b"}
     store.set_meta("filter", {"mode": "paper"})
     assert list(store.notes()) == [("x", "a  b", {"n": 2})] and store.prompts() == [("x", "a  b")]
     assert store.meta("filter") == {"mode": "paper"} and store.meta("nothing") is None

@@ -10,6 +10,9 @@ from tokenizers import processors
 
 from tests import tiny_models
 
+INSTRUCTION = "write questions\n\n"
+"""What stands before every description, for the tiny writer."""
+
 _LINES = """
 a red dot
 Elements: red (color)
@@ -46,8 +49,8 @@ _CHAT = (
 )
 
 
-def save_writer(folder: Path, instruction: str) -> str:
-    """A Llama that was trained for some seconds to continue `instruction` and a description of :data:`TAUGHT`."""
+def save_writer(folder: Path) -> str:
+    """A Llama that was trained for some seconds to continue :data:`INSTRUCTION` and a description of :data:`TAUGHT`."""
     torch.manual_seed(0)
     specials = ["<pad>", "<s>", "</s>", "<unk>", "<user>", "<assistant>"]
     tokenizer = tiny_models.bpe_tokenizer(
@@ -59,7 +62,7 @@ def save_writer(folder: Path, instruction: str) -> str:
         num_key_value_heads=2, max_position_embeddings=32768, pad_token_id=0, bos_token_id=1, eos_token_id=2,
     )  # fmt: skip
     model = tf.LlamaForCausalLM(config)
-    prompts = [f"<user>{instruction}Description: {text}<assistant>" for text in TAUGHT]
+    prompts = [f"<user>{INSTRUCTION}Description: {text}<assistant>" for text in TAUGHT]
     rows = [tokenizer(prompt)["input_ids"] for prompt in prompts]
     answers = [tokenizer(output + "</s>")["input_ids"] for output in TAUGHT.values()]
     batch = tokenizer.pad({"input_ids": [row + answer for row, answer in zip(rows, answers)]}, return_tensors="pt")
