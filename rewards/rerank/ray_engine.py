@@ -22,6 +22,8 @@ from rewards.rerank.job import Job, Shard
 
 # Shards that wait at an actor while it works on one: enough to hide the scheduler, few enough to share out the rest.
 _IN_FLIGHT = 2
+# Tasks that Ray keeps a record of; with more shards than these a task holds several.
+_BLOCKS = 2_000
 
 
 class ShardWorker:
@@ -98,13 +100,13 @@ def run_on_ray(
         found = ray.cluster_resources()
         gpus = gpus if gpus is not None else (1 if found.get("GPU", 0) else 0)
         available = int(found.get("GPU", 0) / gpus) if gpus else int(found.get("CPU", 1) / cpus)
-        count = min(actors or available, len(shards))
-        if count < 1 or count > available:
+        wanted = actors if actors is not None else available
+        if not 1 <= wanted <= available:
             raise InputError(
-                f"{actors} judges with {gpus} GPUs and {cpus} CPUs each do not fit: the cluster has "
+                f"{wanted} judges with {gpus} GPUs and {cpus} CPUs each do not fit: the cluster has "
                 f"{found.get('GPU', 0):g} GPUs and {found.get('CPU', 0):g} CPUs"
             )
-        _stream(ray, job, shards, count, gpus, cpus, on_shard)
+        _stream(ray, job, shards, min(wanted, len(shards)), gpus, cpus, on_shard)
     finally:
         if started:
             ray.shutdown()
@@ -114,7 +116,9 @@ def _stream(ray: Any, job: Job, shards: dict[int, Shard], count: int, gpus: floa
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     numbers = sorted(shards)
-    dataset = ray.data.from_items([{"shard": number} for number in numbers], override_num_blocks=len(numbers))
+    dataset = ray.data.from_items(
+        [{"shard": number} for number in numbers], override_num_blocks=min(len(numbers), _BLOCKS)
+    )
     ranked = dataset.map_batches(
         ShardWorker,
         fn_constructor_args=(str(Path(job.folder).absolute()),),

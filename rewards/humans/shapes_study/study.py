@@ -22,13 +22,14 @@ from rewards.humans.best_of_three import (
     criterion_agreement,
     criterion_table,
 )
-from rewards.humans.metrics.base import MetricScores, TextItem
+from rewards.humans.metrics.base import MetricScores
 from rewards.humans.metrics.harmonic import GAMMAS, harmonic_scores
 from rewards.humans.metrics.overall_judge import OverallJudge, short_overall_prompt
 from rewards.humans.metrics.references import reference_metrics
 from rewards.humans.mmhe import CRITERIA, TASKS, Instance
 from rewards.humans.shapes_study.instances import study_instances
 from rewards.humans.tables import with_interval
+from rewards.humans.texts import text_items
 
 DEFAULT_GAMMA = 0.75
 HARMONIC = "HarmonicEval"
@@ -167,7 +168,7 @@ def _judged(
     overall: list[tuple[list[int], MetricScores]] = []
     for task in TASKS:
         rows = [n for n, instance in enumerate(instances) if instance.task == task]
-        items = [item for n in rows for item in _items(instances[n])]
+        items = text_items([instances[n] for n in rows])
         reward = HarmonicEval(judge, task=task, prompts=short)
         for gamma, scores in harmonic_scores(reward, items).items():
             parts[gamma].append((rows, scores))
@@ -177,7 +178,7 @@ def _judged(
 
 
 def _references(instances: Sequence[Instance], notes: list[str]) -> dict[str, CandidateScores]:
-    items = [item for instance in instances for item in _items(instance)]
+    items = text_items(instances)
     try:
         metrics = reference_metrics()
     except InputError as error:
@@ -186,13 +187,6 @@ def _references(instances: Sequence[Instance], notes: list[str]) -> dict[str, Ca
     notes.append("CLIPScore, BERTScore and FLEUR's digits need models or tokens that the shapes world does not have")
     rows = list(range(len(instances)))
     return {metric.name: _joined([(rows, metric(items))], len(instances)) for metric in metrics}
-
-
-def _items(instance: Instance) -> list[TextItem]:
-    return [
-        TextItem(instance.image, candidate.text, instance.input, instance.box, instance.references)
-        for candidate in instance.candidates
-    ]
 
 
 def _joined(parts: Sequence[tuple[list[int], MetricScores]], count: int) -> CandidateScores:

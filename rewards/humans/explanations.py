@@ -1,0 +1,133 @@
+"""Why a text got its ratings, criterion by criterion (HarmonicEval §4.2: "Why? Tell me the reason.")."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rewards.errors import InputError
+from rewards.humans.metrics.base import TextItem
+
+_STYLE = (
+    "body{font:14px sans-serif;max-width:60em;margin:2em auto}td,th{padding:.2em .8em;text-align:left}"
+    "img{max-width:16em;image-rendering:pixelated}.item{border-top:1px solid #ccc;padding:1em 0}"
+)
+
+
+def explain_texts(reward: Any, items: Sequence[TextItem]) -> list[dict[str, Any]]:
+    """Rate texts with HarmonicEval, then ask its judge for the reason of every criterion's rating.
+
+    Args:
+        reward: a HarmonicEval whose judge can explain.
+        items: n texts of its task.
+
+    Returns:
+        n JSON-able records: those of `HarmonicScores.records()` with the `text`, and under `reasons` a reason by
+        criterion; None where the text was not judged or the judge said nothing.
+
+    Raises:
+        UnsupportedAbility: the judge cannot explain.
+    """
+    from rewards.harmonic.criteria import render
+
+    scores = reward.score(
+        [item.image for item in items],
+        [item.text for item in items],
+        inputs=[item.input for item in items] if reward.takes_input else None,
+        boxes=[item.box for item in items] if reward.task.needs_box else None,
+    )
+    judged = [n for n, reason in enumerate(scores.reasons) if reason is None]
+    asked = [
+        (n, name, render(template, items[n].text, items[n].input), f"{reward.ratings[int(best)]:g}")
+        for n in judged
+        for (name, template), best in zip(reward.prompts.items(), scores.probabilities[n].argmax(-1), strict=True)
+    ]
+    pictures = {n: _picture(reward, items[n]) for n in judged}
+    reasons = reward.judge.explain(
+        [pictures[n] for n, *_ in asked], [prompt for _, _, prompt, _ in asked], [rating for *_, rating in asked]
+    )
+    records = [
+        {"text": item.text, "input": item.input, **record, "reasons": dict.fromkeys(reward.criteria)}
+        for item, record in zip(items, scores.records(), strict=True)
+    ]
+    for (n, name, _, _), reason in zip(asked, reasons, strict=True):
+        records[n]["reasons"][name] = reason
+    return records
+
+
+def write_explanations(folder: Path, items: Sequence[TextItem], records: Sequence[dict[str, Any]]) -> None:
+    """Write `explanations.jsonl` and a page that shows pictures, ratings and reasons, `explanations.html`.
+
+    Args:
+        folder: made where absent.
+        items: what was rated.
+        records: from :func:`explain_texts`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    (folder / "explanations.jsonl").write_text(lines, encoding="utf-8")
+    parts = [_section(item, record) for item, record in zip(items, records, strict=True)]
+    page = f"<!doctype html><meta charset=utf-8><title>Explanations</title><style>{_STYLE}</style>{''.join(parts)}"
+    (folder / "explanations.html").write_text(page, encoding="utf-8")
+
+
+def read_items(path: str | Path, images: Path | None = None) -> list[TextItem]:
+    """Texts to explain: JSON lines with `image` and `text`, and `question` and `box` where the task has them.
+
+    Raises:
+        InputError: a line that is not JSON, or lacks image or text; with its number.
+    """
+    items = []
+    folder = images if images is not None else Path(path).parent
+    with Path(path).open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line)
+                box = tuple(map(float, row["box"])) if row.get("box") else None
+                item = TextItem(str(folder / row["image"]), row["text"], row.get("question"), box)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise InputError(f"{path}, line {number}: needs JSON with image and text ({error!r})") from error
+            if not isinstance(item.text, str):
+                raise InputError(f"{path}, line {number}: text is {item.text!r}")
+            items.append(item)
+    return items
+
+
+def _picture(reward: Any, item: TextItem) -> Any:
+    """The picture as the judge saw it: with the box drawn where the task has one."""
+    from rewards.harmonic.boxes import draw_box
+    from rewards.images import to_pil
+
+    picture = to_pil(item.image)
+    return draw_box(picture, item.box) if reward.task.needs_box and item.box is not None else picture
+
+
+def _section(item: TextItem, record: dict[str, Any]) -> str:
+    from rewards.images import to_pil
+
+    try:
+        buffer = io.BytesIO()
+        to_pil(item.image).save(buffer, format="PNG")
+        shown = f"<img src='data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}'>"
+    except (InputError, OSError) as error:
+        shown = html.escape(str(error))
+    rows = "".join(
+        f"<tr><td>{html.escape(name)}</td><td>{_shown(record['criteria'].get(name))}</td>"
+        f"<td>{html.escape(record['reasons'][name] or '')}</td></tr>"
+        for name in record["reasons"]
+    )
+    asked = f"<p><i>{html.escape(record['input'])}</i></p>" if record["input"] else ""
+    overall = _shown(record["overall"]) if record["abstained"] is None else html.escape(record["abstained"])
+    return (
+        f"<div class=item>{shown}{asked}<p><b>{html.escape(item.text)}</b> &mdash; overall {overall}</p>"
+        f"<table><tr><th>criterion<th>score<th>reason</tr>{rows}</table></div>"
+    )
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
