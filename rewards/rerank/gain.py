@@ -62,17 +62,22 @@ class GainCurves:
         k: the values of k.
         curves: name -> one Estimate a k. `overall` is the judge's own score, `<part>` a criterion or element type,
             `<other>` and `<other>/<part>` what was given as held-out.
+        gains: the same curves minus their value at k = 1, with paired intervals: what choosing among k gains.
         items: items that the curves rest on.
     """
 
     k: list[int]
     curves: dict[str, list[Estimate]]
+    gains: dict[str, list[Estimate]]
     items: int
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        curves = {name: [vars(point) for point in points] for name, points in self.curves.items()}
-        return dict(finite_or_none({"k": self.k, "items": self.items, "curves": curves}))
+        tables = {
+            table: {name: [vars(point) for point in points] for name, points in getattr(self, table).items()}
+            for table in ("curves", "gains")
+        }
+        return dict(finite_or_none({"k": self.k, "items": self.items, **tables}))
 
 
 def gain_curves(
@@ -115,12 +120,14 @@ def gain_curves(
             numerators[name][place] = chance[:, known] @ scores[known]
             weights[name][place] = chance[:, known].sum(axis=1)
     draws = np.concatenate(list(multiplicities(len(usable), resamples, seed, chunk=200)))
-    curves = {}
+    curves, gains = {}, {}
     for name in columns:
         with np.errstate(invalid="ignore", divide="ignore"):
             means = [_mean(numerators[name], weights[name], w) for w in (np.ones((1, len(usable))), draws)]
         curves[name] = [percentile_interval(float(means[0][0, k]), means[1][:, k]) for k in range(largest)]
-    return GainCurves(list(range(1, largest + 1)), curves, len(usable))
+        value, drawn = (mean - mean[:, :1] for mean in means)
+        gains[name] = [percentile_interval(float(value[0, k]), drawn[:, k]) for k in range(largest)]
+    return GainCurves(list(range(1, largest + 1)), curves, gains, len(usable))
 
 
 def _mean(numerators: Array, weights: Array, items: Array) -> Array:

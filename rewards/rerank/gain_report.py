@@ -46,17 +46,13 @@ def plot_gain(curves: GainCurves, path: Path, labels: dict[str, str] | None = No
     parts = [name for name in curves.curves if name not in labels and "/" not in name]
     figure, axes = pyplot.subplots(1, 2 if parts else 1, figsize=(10 if parts else 5.5, 4), squeeze=False)
     for name in wholes:
-        points = curves.curves[name]
-        start = points[0].value
-        line = axes[0, 0].plot(
-            curves.k, [point.value - start for point in points], marker="o", ms=3, label=labels[name]
-        )
-        low, high = [point.low - start for point in points], [point.high - start for point in points]
+        points = curves.gains[name]
+        line = axes[0, 0].plot(curves.k, [point.value for point in points], marker="o", ms=3, label=labels[name])
+        low, high = [point.low for point in points], [point.high for point in points]
         axes[0, 0].fill_between(curves.k, low, high, alpha=0.2, color=line[0].get_color())
     axes[0, 0].set_title(f"gain over one draw, {curves.items} items")
     for name in parts:
-        values = [point.value for point in curves.curves[name]]
-        axes[0, 1].plot(curves.k, [value - values[0] for value in values], marker="o", ms=3, label=name)
+        axes[0, 1].plot(curves.k, [point.value for point in curves.gains[name]], marker="o", ms=3, label=name)
     if parts:
         axes[0, 1].set_title("by part, in the judge's scores")
     for axis in axes[0]:

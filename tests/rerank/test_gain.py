@@ -52,6 +52,9 @@ def test_judge_and_held_out_curves_by_hand():
     curves = gain_curves([judge], {"oracle": [oracle]}, resamples=5).curves
     assert [p.value for p in curves["overall"]] == pytest.approx([2.0, 8 / 3, 3.0])
     # k=2: {0,1}->1, {0,2}->2, {1,2}->2: oracle (1+2+2)/3; clarity (1+3+3)/3.
+    gains = gain_curves([judge], {"oracle": [oracle]}, resamples=5).gains
+    assert [p.value for p in gains["oracle"]] == pytest.approx([0.0, -1 / 3, 0.0])
+    assert gains["oracle"][0].low == gains["oracle"][0].high == 0
     assert [p.value for p in curves["oracle"]] == pytest.approx([2.0, 5 / 3, 2.0])
     assert [p.value for p in curves["clarity"]] == pytest.approx([3.0, 7 / 3, 3.0])
 
