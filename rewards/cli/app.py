@@ -10,6 +10,7 @@ from rewards.cli.demo import demo
 from rewards.cli.humans import app as humans
 from rewards.cli.questions import app as questions
 from rewards.cli.rerank import best_of_n, rerank
+from rewards.cli.score import app as score
 from rewards.cli.serve import serve
 from rewards.cli.tifa_bench import tifa_bench
 
@@ -25,6 +26,7 @@ app.command()(rerank)
 app.command("best-of-n")(best_of_n)
 app.command("tifa-bench")(tifa_bench)
 app.command()(serve)
+app.add_typer(score, name="score")
 app.add_typer(questions, name="questions")
 app.add_typer(humans, name="humans")
 
