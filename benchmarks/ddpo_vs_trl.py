@@ -1,4 +1,4 @@
-"""DDPOTrainer beside TRL's, which ended with 0.22.2: seconds, memory and learning curve on the same pipeline and reward.
+"""DDPOTrainer beside that of TRL 0.22.2, its last: seconds, memory and learning curve on the same pipeline and reward.
 
 TRL's needs an environment of its own (its last release with DDPOTrainer does not work with today's transformers)::
 
