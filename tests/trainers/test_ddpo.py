@@ -85,6 +85,7 @@ def test_a_simple_reward_is_learnt(tmp_path):
         eval_prompts=["a blue square", "a red square"],
         eval_num_images_per_prompt=16,
         num_epochs=6,
+        sample_num_steps=5,
         sample_batch_size=32,
         sample_num_images_per_prompt=8,
         per_prompt_stat_tracking_buffer_size=8,
@@ -93,7 +94,7 @@ def test_a_simple_reward_is_learnt(tmp_path):
     trainer.train()
     (_, before, _), (step, after, _) = trainer.evaluation_log.read()
     mean, low, _ = paired_gain(before, after)
-    assert step == 6 and mean > 0.002 and low > 0.0005
+    assert step == 6 and mean > 0.004 and low > 0.002
     rows = read_metrics(tmp_path / "run")
     assert [row["step"] for row in rows] == [0, 1, 2, 3, 4, 5, 6, 6]
     assert rows[-1]["eval/rewards/redness/overall/mean"] == pytest.approx(after.mean(), abs=1e-6)
