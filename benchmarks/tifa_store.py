@@ -66,7 +66,7 @@ def look_up(path: Path, by: str) -> None:
     again = time.perf_counter() - start
     times.sort()
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    row = {"median": median(times), "p95": times[190], "cpu": median(cpu), "again": again}
+    row = {"median": median(times), "fastest": times[0], "p95": times[190], "cpu": median(cpu), "again": again}
     print(json.dumps(row | {"before": before, "after": after}))
 
 
@@ -122,7 +122,7 @@ def main() -> None:
         for by in ("prompt", "id"):
             row = run("--file", str(path), "--look-up", by)
             print(
-                f"{BATCH} prompts by {by:<6}: median {1000 * row['median']:.2f} ms, 95% {1000 * row['p95']:.2f} ms "
+                f"{BATCH} prompts by {by:<6}: fastest {1000 * row['fastest']:.2f} ms, median {1000 * row['median']:.2f} ms, 95% {1000 * row['p95']:.2f} ms "
                 f"(CPU {1000 * row['cpu']:.2f} ms), "
                 f"looked up before {1000 * row['again']:.3f} ms; memory {row['before']:.0f} MB after import, "
                 f"{row['after']:.0f} MB at most"

@@ -89,9 +89,16 @@ class TIFA:
         InputError: An unknown `answer`, or `soft` with free-form answers.
 
     Example:
-        >>> from rewards import QuestionStore, load_judge
-        >>> tifa = TIFA(load_judge("shapes-vqa"), QuestionStore("questions.sqlite"))   # doctest: +SKIP
-        >>> rewards, info = tifa(images, ["a red circle on a white background"] * 8)   # doctest: +SKIP
+        >>> import tempfile
+        >>> from rewards import Question, QuestionStore, load_judge
+        >>> store = QuestionStore(tempfile.mkdtemp() + "/questions.sqlite")
+        >>> color = Question("what color is the circle?", ("red", "blue"), "red", "red", "color", "a red circle")
+        >>> store.add([color]).new
+        1
+        >>> tifa = TIFA(load_judge("shapes-vqa"), store, answer="choices")
+        >>> rewards, info = tifa([Image.new("RGB", (32, 32), "white")], ["a red circle"])
+        >>> rewards.shape, int(info["rewards/TIFA/color/count"])
+        ((1,), 1)
     """
 
     def __init__(
