@@ -122,7 +122,8 @@ def main() -> None:
         for by in ("prompt", "id"):
             row = run("--file", str(path), "--look-up", by)
             print(
-                f"{BATCH} prompts by {by:<6}: fastest {1000 * row['fastest']:.2f} ms, median {1000 * row['median']:.2f} ms, 95% {1000 * row['p95']:.2f} ms "
+                f"{BATCH} prompts by {by:<6}: fastest {1000 * row['fastest']:.2f} ms, "
+                f"median {1000 * row['median']:.2f} ms, 95% {1000 * row['p95']:.2f} ms "
                 f"(CPU {1000 * row['cpu']:.2f} ms), "
                 f"looked up before {1000 * row['again']:.3f} ms; memory {row['before']:.0f} MB after import, "
                 f"{row['after']:.0f} MB at most"
