@@ -33,6 +33,7 @@ from rewards.trainers.ddpo_evaluation import (
     evaluate,
     picture_grid_batch,
 )
+from rewards.trainers.ddpo_plan import Prompt, learning_rate, prompt_indices, split_prompts
 from rewards.trainers.ddpo_policy import DiffusionPolicy, derived_seed
 from rewards.trainers.ddpo_report import reward_record, write_model_card, write_samples
 from rewards.trainers.ddpo_rewards import (
@@ -49,8 +50,6 @@ from rewards.trainers.metrics import MetricsLog
 from rewards.trainers.samples import Phase, SampleLog
 
 __all__ = ["DDPOConfig", "DDPOTrainer"]
-
-Prompt = str | tuple[str, Mapping[str, Any]]
 
 
 class DDPOTrainer:
@@ -93,7 +92,7 @@ class DDPOTrainer:
         self.reward = reward
         self.eval_reward = reward if eval_reward is None else eval_reward
         self.audit = audit
-        self.prompts, self.metadata = _split_prompts(prompts)
+        self.prompts, self.metadata = split_prompts(prompts)
         if not self.prompts:
             raise InputError("prompts is empty; DDPO needs at least one prompt to draw")
         self.accelerator = _accelerator(args)
@@ -325,7 +324,7 @@ class DDPOTrainer:
         if not eval_prompts:
             return None
         args = self.args
-        texts, metadata = _split_prompts(eval_prompts)
+        texts, metadata = split_prompts(eval_prompts)
         batch = args.eval_batch_size or args.sample_batch_size
         return EvaluationSet(
             texts, metadata, args.eval_num_images_per_prompt, batch, args.seed, args.num_logged_samples
@@ -408,61 +407,12 @@ class DDPOTrainer:
         return self.accelerator.prepare(optimizer)
 
 
-def prompt_indices(count: int, wanted: int, epoch: int, seed: int) -> list[int]:
-    """The prompts of an epoch: an endless row of shuffled passes through all prompts, cut into epochs.
-
-    Args:
-        count: Number of prompts.
-        wanted: Prompts an epoch.
-        epoch: Which epoch.
-        seed: Of the shuffles.
-
-    Returns:
-        Indices into the prompts. They depend on the arguments alone, so a resumed run goes on where it was.
-
-    Example:
-        >>> sorted(prompt_indices(4, 2, 0, 0) + prompt_indices(4, 2, 1, 0))
-        [0, 1, 2, 3]
-    """
-    indices = []
-    for position in range(epoch * wanted, (epoch + 1) * wanted):
-        shuffle = np.random.default_rng(derived_seed(seed, "prompts", position // count)).permutation(count)
-        indices.append(int(shuffle[position % count]))
-    return indices
-
-
-def learning_rate(args: DDPOConfig, epoch: int) -> float:
-    """The learning rate of an epoch: warm-up, then constant, or falling to 0 after the last epoch.
-
-    Example:
-        >>> learning_rate(DDPOConfig(num_epochs=10, train_lr_schedule="linear", train_learning_rate=1.0), 5)
-        0.5
-    """
-    if epoch < args.train_lr_warmup_epochs:
-        return args.train_learning_rate * (epoch + 1) / (args.train_lr_warmup_epochs + 1)
-    done = (epoch - args.train_lr_warmup_epochs) / max(1, args.num_epochs - args.train_lr_warmup_epochs)
-    factor = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
-    return args.train_learning_rate * factor[args.train_lr_schedule]
-
-
 def _accelerator(args: DDPOConfig) -> Accelerator:
     project = ProjectConfiguration(project_dir=args.logdir, logging_dir=str(Path(args.logdir) / "logs"))
     try:
         return Accelerator(log_with=args.log_with, mixed_precision=args.mixed_precision, project_config=project)
     except (ValueError, ImportError) as error:
         raise InputError(f"mixed_precision={args.mixed_precision!r}, log_with={args.log_with!r}: {error}") from error
-
-
-def _split_prompts(prompts: Sequence[Prompt]) -> tuple[list[str], list[Mapping[str, Any]]]:
-    texts: list[str] = []
-    metadata: list[Mapping[str, Any]] = []
-    for index, prompt in enumerate(prompts):
-        text, extra = prompt if isinstance(prompt, tuple) and len(prompt) == 2 else (prompt, {})
-        if not isinstance(text, str) or not isinstance(extra, Mapping):
-            raise InputError(f"prompt {index}: expected a text or a (text, mapping) pair, got {prompt!r:.80}")
-        texts.append(text)
-        metadata.append(extra)
-    return texts, metadata
 
 
 def _first_given(*values: Any) -> Any:

@@ -13,9 +13,10 @@ from diffusers import EulerDiscreteScheduler, UNet2DConditionModel
 
 from rewards.errors import InputError, RewardsError
 from rewards.trainers.audit import AuditGap, AuditGapExceeded
-from rewards.trainers.ddpo import DDPOTrainer, learning_rate, prompt_indices
+from rewards.trainers.ddpo import DDPOTrainer
 from rewards.trainers.ddpo_config import DDPOConfig
 from rewards.trainers.ddpo_evaluation import paired_gain, summary
+from rewards.trainers.ddpo_plan import learning_rate, prompt_indices
 from rewards.trainers.ddpo_policy import as_ddim, noise_for
 from rewards.trainers.ddpo_sampling import batch_noise, sample
 from rewards.trainers.ddpo_update import plan_steps
