@@ -1,0 +1,93 @@
+"""HarmonicEval and TIFA as rankers: the ranks of a plain sort by reward.score, with the parts that explain them."""
+
+import random
+
+import pytest
+
+from rewards.errors import InputError
+from rewards.harmonic.reward import HarmonicEval
+from rewards.judges.base import load_judge
+from rewards.rerank import Item, best_of_n
+from rewards.shapes.build.corruption import corrupt_scene, flawed_caption
+from rewards.shapes.language import describe
+from rewards.shapes.oracle import Oracle
+from rewards.shapes.prompts import question_store
+from rewards.shapes.render import render
+from rewards.shapes.scenes import sample_scene
+from rewards.tifa.matching import AnswerMatcher
+from rewards.tifa.reward import TIFA
+from tests import tiny_models
+
+CANDIDATES = 8
+
+
+@pytest.fixture(scope="module")
+def harmonic(tmp_path_factory):
+    judge = load_judge(tiny_models.save("llava", tmp_path_factory.mktemp("llava")))
+    return HarmonicEval(judge, min_rating_mass=0)
+
+
+@pytest.fixture
+def tifa(tmp_path):
+    rng = random.Random(1)
+    scenes = [sample_scene(rng) for _ in range(10)]
+    store = question_store(tmp_path / "q.sqlite", [str(describe(scene)) for scene in scenes])
+    items = [
+        Item(
+            tuple(render(corrupt_scene(s, rng) if k else s) for k in range(CANDIDATES)),
+            prompt=str(describe(s)),
+            id=str(n),
+        )
+        for n, s in enumerate(scenes)
+    ]
+    return TIFA(Oracle(), store, matcher=AnswerMatcher(sentence_model=None)), items
+
+
+def brute_force(scores):
+    own = [round(score, 6) for score in scores]
+    return sorted(range(len(own)), key=lambda k: (-own[k], k))
+
+
+@pytest.mark.parametrize("batch_size", [CANDIDATES, 20, 1000])
+def test_texts_by_harmonic_eval(harmonic, batch_size):
+    rng = random.Random(0)
+    items = []
+    for n in range(5):
+        scene = sample_scene(rng)
+        items.append(Item(tuple(flawed_caption(scene, rng) for _ in range(CANDIDATES)), image=render(scene), id=str(n)))
+    rankings = best_of_n(harmonic, rng.sample(items, len(items)), batch_size=batch_size)
+    by_id = {ranking.item.id: ranking for ranking in rankings}
+    for item in items:
+        scores = harmonic.score([item.image] * CANDIDATES, list(item.candidates))
+        ranking = by_id[item.id]
+        assert [r.index for r in ranking.candidates] == brute_force(scores.overall.tolist())
+        best = ranking.best
+        assert best.score.parts["clarity"] == pytest.approx(scores.criteria[best.index, 2].item(), abs=1e-5)
+        assert sum(best.score.details["weights"].values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_pictures_by_tifa(tifa):
+    reward, items = tifa
+    for item, ranking in zip(items, best_of_n(reward, items, batch_size=24), strict=True):
+        scores = reward.score(list(item.candidates), [item.prompt] * CANDIDATES).overall.tolist()
+        assert [r.index for r in ranking.candidates] == brute_force(scores)
+        assert ranking.best.score.overall == 1.0 and ranking.best.score.details["wrong"] == []
+        worst = ranking.candidates[-1].score
+        assert worst.overall < 1 and worst.details["wrong"][0].keys() == {"question", "answer", "given", "element_type"}
+        assert "color" in worst.parts and worst.parts["color"] is not None
+
+
+def test_a_prompt_without_questions_spoils_only_its_own_item(tifa):
+    reward, items = tifa
+    unknown = Item(items[0].candidates, prompt="never asked about")
+    first, second, third = best_of_n(reward, [items[0], unknown, items[1]])
+    assert first.best and third.best and second.best is None
+    assert "never asked about" in second.candidates[0].score.reason
+
+
+def test_the_wrong_kind_of_candidates_is_refused_at_once(harmonic, tifa):
+    reward, items = tifa
+    with pytest.raises(InputError, match="HarmonicEval ranks texts"):
+        best_of_n(harmonic, items)
+    with pytest.raises(InputError, match="TIFA ranks pictures"):
+        best_of_n(reward, [Item(("a", "b"), image="x.png")])
