@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 import rewards
 from rewards.trainers.curves import Run, load_runs
 from rewards.trainers.metrics import write_whole
 from rewards.trainers.report_charts import Section, build_sections
+from rewards.trainers.report_gains import Gain, held_out_gain
 from rewards.trainers.report_plots import write_plots
 from rewards.trainers.report_samples import cases_section, progress_section
 from rewards.trainers.report_svg import chart_figure, number_text
@@ -181,53 +179,6 @@ def _extent(run: Run) -> str:
     else:
         length = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
     return f"{run.last_step} steps in {length}"
-
-
-@dataclass
-class Gain:
-    """First and last held-out mean, and the change with half its 95% interval (NaN where unknown)."""
-
-    before: float
-    after: float
-    half: float
-
-
-def held_out_gain(run: Run, branch: str, reward: str, part: str = "overall") -> Gain | None:
-    """How a held-out mean changed from the first evaluation to the last.
-
-    The interval of the overall change is paired by prompt where ``evaluations.jsonl`` holds the scores, and from the
-    two standard errors otherwise.
-
-    Returns:
-        None with fewer than two evaluations.
-    """
-    series = run.series(f"eval/{branch}/{reward}/{part}/mean")
-    if len(series) < 2:
-        return None
-    before, after = float(series.values[0]), float(series.values[-1])
-    errors = run.series(f"eval/{branch}/{reward}/{part}/standard_error").values
-    half = 1.96 * math.hypot(errors[0], errors[-1]) if len(errors) >= 2 else math.nan
-    paired = _paired_half([_scores(row, branch, reward, part) for row in run.evaluations])
-    return Gain(before, after, half if math.isnan(paired) else paired)
-
-
-def _scores(row: Mapping[str, Any], branch: str, reward: str, part: str) -> Any:
-    """One evaluation's scores, a row a prompt: by reward and part (text), or overall alone (pictures)."""
-    by_reward = row.get("rewards")
-    if isinstance(by_reward, Mapping):
-        return by_reward.get(reward, {}).get(part)
-    return row.get("scores" if branch == "rewards" else "audit") if part == "overall" else None
-
-
-def _paired_half(evaluations: Sequence[Any]) -> float:
-    """Half the 95% interval of the mean change over prompts from the first evaluation to the last; NaN if unknown."""
-    known = [scores for scores in evaluations if scores]
-    if len(known) < 2 or len(known[0]) != len(known[-1]):
-        return math.nan
-    first, last = (np.array(known[index], dtype=np.float64).reshape(len(known[0]), -1) for index in (0, -1))
-    difference = last - first if first.shape == last.shape else np.zeros((0, 1))
-    means = np.array([row[np.isfinite(row)].mean() for row in difference if np.isfinite(row).any()])
-    return 1.96 * float(means.std(ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.nan
 
 
 def _tiles(runs: Sequence[Run]) -> str:

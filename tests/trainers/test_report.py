@@ -11,7 +11,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from rewards.trainers.metrics import MetricsLog
-from rewards.trainers.report import Table, held_out_gain, load_runs, write_report
+from rewards.trainers.report import Table, load_runs, write_report
+from rewards.trainers.report_gains import held_out_gain
 from rewards.trainers.report_svg import tick_labels, ticks
 from rewards.trainers.samples import SampleLog
 
