@@ -108,8 +108,11 @@ class PPOTrainer(GRPOTrainer):
         >>> trainer.train()  # doctest: +SKIP
     """
 
-    _tag_names = ("trl", "ppo")
+    _tag_names = ["trl", "ppo"]  # noqa: RUF012 - declared so by the parent
     _name = "PPO"
+
+    args: PPOConfig
+    model: Any
 
     def __init__(self, model: Any, reward_funcs: Any, args: PPOConfig, **options: Any) -> None:
         super().__init__(model=model, reward_funcs=reward_funcs, args=args, **options)
@@ -228,7 +231,8 @@ class PPOTrainer(GRPOTrainer):
 
     def _before_first_update(self) -> bool:
         """Whether no optimiser step was made since the texts at hand were sampled."""
-        since = self._step % (self.args.steps_per_generation * self.num_iterations)
+        steps_per_generation = self.args.steps_per_generation or 1  # GRPOConfig has set it by now
+        since = self._step % (steps_per_generation * self.num_iterations)
         return since < self.current_gradient_accumulation_steps
 
     def _log_texts(
@@ -272,7 +276,7 @@ class PPOTrainer(GRPOTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         super()._save(output_dir, state_dict)
-        save_value_head(self.value_head, output_dir or self.args.output_dir)
+        save_value_head(self.value_head, output_dir or str(self.args.output_dir))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)

@@ -75,7 +75,7 @@ def trainer_arguments(config_class: type, chosen: Mapping[str, Any], folder: Pat
         "remove_unused_columns": False,  # reward functions read the dataset's columns
     }
     fixed = {"output_dir": str(folder), "seed": seed}
-    arguments = load_config(config_class, overrides={**defaults, **chosen, **fixed})
+    arguments: Any = load_config(config_class, overrides={**defaults, **chosen, **fixed})
     _check_checkpoint_period(arguments)
     return arguments
 

@@ -28,7 +28,7 @@ class PolicySettings:
     dtype: str | None = None
     attn_implementation: str | None = None
     lora_rank: int = 16
-    lora_alpha: float | None = None
+    lora_alpha: int | None = None
     lora_dropout: float = 0.0
     lora_target_modules: list[str] | str = "all-linear"
 

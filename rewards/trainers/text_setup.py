@@ -167,7 +167,7 @@ def make_held_out(
         for audit in settings.audits
     ]
     return HeldOut(
-        rows=rows,  # type: ignore[arg-type]
+        rows=rows,
         rewards=[rewards.harmonic, *rewards.others],
         audits=audits,
         max_new_tokens=max_new_tokens,
