@@ -1,4 +1,5 @@
-"""Models of moderate proportions with random weights, for the judges' benchmarks: real classes, real processors, offline."""
+"""Models of moderate proportions with random weights, for the judges' benchmarks: real classes, real processors,
+offline."""
 
 from __future__ import annotations
 
@@ -13,21 +14,25 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 HIDDEN, LAYERS = 512, 6
 LLAMA_SPECIALS = ["<pad>", "<s>", "</s>", "<unk>", "<image>"]
 QWEN_SPECIALS = [
-    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
+    "<|video_pad|>",
 ]  # fmt: skip
 CHAT = (
-    "{% for m in messages %}USER: {% for c in m['content'] %}{% if c['type'] == 'image' %}<image>\n{% else %}{{ c['text'] }}"
+    "{% for m in messages %}USER: {% for c in m['content'] %}"
+    "{% if c['type'] == 'image' %}<image>\n{% else %}{{ c['text'] }}"
     "{% endif %}{% endfor %} {% endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}"
 )
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{% for c in m['content'] %}{% if c['type'] == 'image' %}"
-    "<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ c['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
+    "<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ c['text'] }}"
+    "{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
 
 def tokenizer(specials: list[str], **options: Any) -> tf.PreTrainedTokenizerFast:
-    """A byte-level BPE that has learnt the words of HarmonicEval's prompts: about as many tokens as a real vocabulary."""
+    """A byte-level BPE that has learnt the words of HarmonicEval's prompts: about as many tokens as a real
+    vocabulary."""
     prompts = files("rewards.harmonic") / "prompts"
     corpus = [file.read_text("utf-8") for task in prompts.iterdir() if task.is_dir() for file in task.iterdir()]
     bpe = Tokenizer(models.BPE())

@@ -2,9 +2,9 @@
 
     python benchmarks/judges_shared_prefix.py            # about three minutes on one core
 
-Every ratio compares what runs in this process: `judge.rate` with shared prefixes, and transformers' own forward pass over
-one full prompt at a time (the peer). `short` prompts have one line a criterion; `built-in` prompts are the ones that
-HarmonicEval ships, with a five-level scale each.
+Every ratio compares what runs in this process: `judge.rate` with shared prefixes, and transformers' own forward pass
+over one full prompt at a time (the peer). `short` prompts have one line a criterion; `built-in` prompts are the ones
+that HarmonicEval ships, with a five-level scale each.
 """
 
 from __future__ import annotations
@@ -31,20 +31,25 @@ from rewards.judges.base import load_judge
 SHORT = {
     criterion: f"Rate the caption from 1 to 5.\nCaption: {{text}}\nHow {criterion} is the caption? {meaning}"
     for criterion, meaning in {
-        "correct": "Is everything that the caption says true of the image, in objects, attributes, numbers and positions?",
+        "correct": "Is all that the caption says true of the image, in objects, attributes, numbers and positions?",
         "complete": "Does the caption mention everything that matters in the image, with no important detail missing?",
         "clear": "Can a reader understand at once what the caption means, without having to guess from fragments?",
         "fluent": "Is the caption written in natural language, without mistakes of grammar or spelling in any place?",
         "concise": "Does the caption say what it says without needless words, repetition or padding in any part of it?",
     }.items()
 }
-CAPTIONS = [f"A {colour} dog runs over the {place} and the sky is {sky}, with a person who looks at it from far away"
-            for colour, place, sky in zip("red blue grey black white brown tan gold".split(), "hill lawn field road beach path snow yard".split(),
-                                          "clear dark low bright dull pale high red".split())]  # fmt: skip
+COLOURS = "red blue grey black white brown tan gold".split()
+PLACES = "hill lawn field road beach path snow yard".split()
+SKIES = "clear dark low bright dull pale high red".split()
+CAPTIONS = [
+    f"A {colour} dog runs over the {place} and the sky is {sky}, with a person who looks at it from far away"
+    for colour, place, sky in zip(COLOURS, PLACES, SKIES)
+]
 
 
 def best_time(call: Callable[[], Any], repeats: int) -> tuple[Any, float]:
-    """The result and the shortest of `repeats` times, in CPU seconds (this process has one thread; other work on the machine does not count)."""
+    """The result and the shortest of `repeats` times, in CPU seconds (this process has one thread; other work on the
+    machine does not count)."""
     times = []
     for _ in range(repeats):
         start = time.process_time()

@@ -1,7 +1,7 @@
 """Scoring what is in a file: rows in (JSONL, CSV or Parquet), one record with every part a row out, resumable.
 
-The output is JSON lines in the order of the input. A run that was killed leaves whole records and perhaps one cut-off line;
-the next run drops that line and goes on with the first row that has no record.
+The output is JSON lines in the order of the input. A run that was killed leaves whole records and perhaps one cut-off
+line; the next run drops that line and goes on with the first row that has no record.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def test_lists_and_batches():
     with pytest.raises(InputError, match="image 1"):
         to_pil_list([Image.new("RGB", (3, 3)), b"broken"])
     for single in (Image.new("RGB", (3, 3)), torch.zeros(3, 8, 8), "a.png"):
-        with pytest.raises(InputError, match="list of images|a list"):
+        with pytest.raises(InputError, match=r"list of images|a list"):
             to_pil_list(single)
 
 

@@ -1,4 +1,5 @@
-"""Tiny models of the real architectures with fixed random weights, built from configs, offline, in well under two seconds.
+"""Tiny models of the real architectures with fixed random weights, built from configs, offline, in well under two
+seconds.
 
     path = tiny_models.save("llava", tmp_path / "llava")
     judge = load_judge(path)
@@ -110,7 +111,8 @@ def wordpiece_tokenizer() -> tf.PreTrainedTokenizerFast:
 
 LLAMA_SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
 QWEN_SPECIALS = [
-    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>",
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>",
+    "<|image_pad|>",
     "<|video_pad|>",
 ]  # fmt: skip
 _TEXT = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -124,7 +126,8 @@ def _llama_options(**extra: str) -> dict[str, Any]:
 
 def _llama_config(tokenizer: Any, layers: int = 2) -> Any:
     return tf.LlamaConfig(
-        vocab_size=len(tokenizer), num_hidden_layers=layers, max_position_embeddings=2048, pad_token_id=0, bos_token_id=1,
+        vocab_size=len(tokenizer), num_hidden_layers=layers, max_position_embeddings=2048, pad_token_id=0,
+        bos_token_id=1,
         eos_token_id=2, **_TEXT,
     )  # fmt: skip
 
@@ -221,7 +224,8 @@ def _qwen_parts(patch: int) -> tuple[Any, Any, dict[str, int]]:
 def _qwen_text(tokenizer: Any, **extra: Any) -> dict[str, Any]:
     rope = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
     return {
-        **_TEXT, "vocab_size": len(tokenizer), "max_position_embeddings": 2048, "rope_parameters": rope, "bos_token_id": 0,
+        **_TEXT, "vocab_size": len(tokenizer), "max_position_embeddings": 2048, "rope_parameters": rope,
+        "bos_token_id": 0,
         "eos_token_id": 2, "pad_token_id": 0, **extra,
     }  # fmt: skip
 
@@ -248,7 +252,8 @@ def qwen3_vl() -> tuple[Any, Any]:
     )  # fmt: skip
     vision = {
         "depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 4, "out_hidden_size": 64, "patch_size": 16,
-        "spatial_merge_size": 2, "temporal_patch_size": 2, "deepstack_visual_indexes": [0], "num_position_embeddings": 64,
+        "spatial_merge_size": 2, "temporal_patch_size": 2, "deepstack_visual_indexes": [0],
+        "num_position_embeddings": 64,
     }  # fmt: skip
     text = _qwen_text(tokenizer, num_hidden_layers=3, head_dim=16)
     return tf.Qwen3VLForConditionalGeneration(
@@ -311,7 +316,8 @@ def gemma3() -> tuple[Any, Any]:
     )  # fmt: skip
     chat = CHATML.replace("<|im_start|>", "<start_of_turn>").replace("<|im_end|>", "<end_of_turn>")
     processor = tf.Gemma3Processor(
-        image_processor=tf.Gemma3ImageProcessor(size={"height": 32, "width": 32}), tokenizer=tokenizer, image_seq_length=4,
+        image_processor=tf.Gemma3ImageProcessor(size={"height": 32, "width": 32}), tokenizer=tokenizer,
+        image_seq_length=4,
         chat_template="{{ bos_token }}" + chat.replace("IMAGE", "<start_of_image>").replace("assistant", "model"),
     )  # fmt: skip
     text = tf.Gemma3TextConfig(
@@ -331,7 +337,8 @@ def mistral_llava() -> tuple[Any, Any]:
     """LLaVA on a language model whose every layer has a sliding window of 24 tokens."""
     model, processor = llava()
     text = tf.MistralConfig(
-        vocab_size=len(processor.tokenizer), num_hidden_layers=2, max_position_embeddings=2048, pad_token_id=0, bos_token_id=1,
+        vocab_size=len(processor.tokenizer), num_hidden_layers=2, max_position_embeddings=2048, pad_token_id=0,
+        bos_token_id=1,
         eos_token_id=2, sliding_window=24, **_TEXT,
     )  # fmt: skip
     config = tf.LlavaConfig(
@@ -352,7 +359,8 @@ def llava_onevision() -> tuple[Any, Any]:
     size = {"height": 28, "width": 28}
     processor = tf.LlavaOnevisionProcessor(
         image_processor=tf.LlavaOnevisionImageProcessor(size=size, image_grid_pinpoints=grid), tokenizer=tokenizer,
-        video_processor=tf.LlavaOnevisionVideoProcessor(size=size), num_image_tokens=4, vision_aspect_ratio="anyres_max_2",
+        video_processor=tf.LlavaOnevisionVideoProcessor(size=size), num_image_tokens=4,
+        vision_aspect_ratio="anyres_max_2",
         vision_feature_select_strategy="full", chat_template=CHATML.replace("IMAGE", "<image>\n"),
     )  # fmt: skip
     text = tf.Qwen2Config(
@@ -448,6 +456,7 @@ def blip2_t5() -> tuple[Any, Any]:
 KINDS: dict[str, Callable[[], tuple[Any, Any]]] = {
     build.__name__: build
     for build in (
-        llava, llava_llama_tokenizer, mistral_llava, llava_next, internvl, gemma3, llava_onevision, idefics3, smolvlm, qwen2_5_vl, qwen3_vl, blip, vilt, git, blip2_opt, blip2_t5,
+        llava, llava_llama_tokenizer, mistral_llava, llava_next, internvl, gemma3, llava_onevision, idefics3,
+        smolvlm, qwen2_5_vl, qwen3_vl, blip, vilt, git, blip2_opt, blip2_t5,
     )
 }  # fmt: skip

@@ -92,10 +92,12 @@ def tifa(
     from rewards.tifa.reward import TIFA
     from rewards.tifa.store import QuestionStore
 
-    prompts = [row.get(prompt_column) for row in score_files.read_rows(file)]
-    for at, prompt in enumerate(prompts):
+    prompts: list[str | int] = []
+    for row in score_files.read_rows(file):
+        prompt = row.get(prompt_column)
         if not isinstance(prompt, (str, int)) or prompt == "":
-            raise InputError(f"{file}, row {at} has no prompt in column {prompt_column!r}")
+            raise InputError(f"{file}, row {len(prompts)} has no prompt in column {prompt_column!r}")
+        prompts.append(prompt)
     store = QuestionStore(questions, create=False)
     store.prepare(prompts)  # a prompt without questions is named before the judge is loaded
     reward = TIFA(_judge(judge, device, dtype, cache), store, answer=answer, soft=soft)

@@ -36,8 +36,8 @@ class Ratings(NamedTuple):
 class Judge:
     """A model that looks at pictures. It rates (HarmonicEval), or answers and chooses (TIFA), or both.
 
-    Callers pass flat lists, one picture and one text a row; what rows share (the same picture by content, the same first
-    tokens) is the judge's business. A row that cannot be judged abstains: NaN, or None for an answer. It is never
+    Callers pass flat lists, one picture and one text a row; what rows share (the same picture by content, the same
+    first tokens) is the judge's business. A row that cannot be judged abstains: NaN, or None for an answer. It is never
     scored 0 and never changes its neighbours.
 
     Attributes:
@@ -86,7 +86,7 @@ class Judge:
         )
 
     def explain(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
-        """Why each prompt was given its rating, asked as in the paper (HarmonicEval section 4: "Why? Tell me the reason.").
+        """Why each prompt was given its rating, asked in the paper's words: "Why? Tell me the reason."
 
         Args:
             images: N images, as for :meth:`rate`.

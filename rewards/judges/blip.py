@@ -15,9 +15,9 @@ class BlipJudge(VQAJudge):
     """BLIP for question answering: the question is read with the picture, the answer is written or scored.
 
     `BlipForQuestionAnswering.generate` encodes the picture for every question, gives the decoder an all-ones mask over
-    the padded question, and its cross-attention drops even that mask: padding changed half of the answers. Here the parts
-    are called one by one, the mask is put back (:func:`restore_cross_mask`), and the keys and values that the questions'
-    encoder takes from a picture are projected once a picture (:class:`OncePerPicture`).
+    the padded question, and its cross-attention drops even that mask: padding changed half of the answers. Here the
+    parts are called one by one, the mask is put back (:func:`restore_cross_mask`), and the keys and values that the
+    questions' encoder takes from a picture are projected once a picture (:class:`OncePerPicture`).
     """
 
     model_class = BlipForQuestionAnswering
@@ -123,8 +123,8 @@ class OncePerPicture(nn.Module):
 def restore_cross_mask(model: Any) -> None:
     """Give BLIP's cross-attention the mask that transformers 5.24 loses on the way.
 
-    `BlipTextLayer` hands the mask over as `attention_mask`, and `BlipTextSelfAttention` overwrites it with None unless it
-    comes as `encoder_attention_mask`. The hook passes it under both names.
+    `BlipTextLayer` hands the mask over as `attention_mask`, and `BlipTextSelfAttention` overwrites it with None unless
+    it comes as `encoder_attention_mask`. The hook passes it under both names.
     """
 
     def pass_mask(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

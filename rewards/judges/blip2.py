@@ -11,7 +11,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from rewards.judges.vqa import LONGEST_ANSWER, Asked, VQAJudge
 
 ANSWER_PROMPT = "Answer the question. Question: {question} Answer:"
-"""The open prompt of the official TIFA scorer. (It also has one that names the choices, which `answer` is not given.)"""
+"""The open prompt of the official TIFA scorer. (Another one names the choices; `answer` is given none.)"""
 
 LONGEST_QUESTION = 400
 """Most tokens of a question; OPT's 2,048 positions and T5's training length of 512 leave room for that."""

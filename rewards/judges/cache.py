@@ -113,7 +113,7 @@ class CachedJudge(Judge):
     ) -> list[Any]:
         """Each row's judgment: from the file, or from `ask` and then into the file."""
         hashes: dict[int, list[str] | None] = {}
-        for index, image in enumerate(images):
+        for image in images:
             if id(image) not in hashes:
                 hashes[id(image)] = _hashes(image)
         # Where pictures came from is left out: a path of preprocessing that was not used yet would change every key.

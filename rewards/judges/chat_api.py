@@ -33,9 +33,10 @@ TOKENS_A_PICTURE = 1000
 class ChatJudge(Judge):
     """A chat model behind HTTP.
 
-    The rating is read from the log-probabilities of the first generated token. A rating outside the returned list has an
-    unknown probability, between 0 and the smallest one listed (and no more than what the list leaves): it is reported as
-    0, its bound is not part of the mass, and the row abstains where those bounds add up to more than `most_unknown`.
+    The rating is read from the log-probabilities of the first generated token. A rating outside the returned list has
+    an unknown probability, between 0 and the smallest one listed (and no more than what the list leaves): it is
+    reported as 0, its bound is not part of the mass, and the row abstains where those bounds add up to more than
+    `most_unknown`.
 
     Args:
         model: The server's name of the model.
@@ -231,7 +232,7 @@ def read_ratings(answer: dict[str, Any], ratings: Sequence[str], most_unknown: f
         [0.0, 0.75, 0.25]
     """
     listed = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-    found = {rating: 0.0 for rating in ratings}
+    found = dict.fromkeys(ratings, 0.0)
     total, smallest = 0.0, 1.0
     present = set()
     for entry in listed:

@@ -75,8 +75,8 @@ class Encoder:
 
         Raises:
             InputError: As :meth:`full_inputs`.
-            NotImplementedError: The processor does not say how it expands pictures into tokens, or :meth:`ids` would not
-                give what the processor gives; such rows need :meth:`full_inputs`.
+            NotImplementedError: The processor does not say how it expands pictures into tokens, or :meth:`ids` would
+                not give what the processor gives; such rows need :meth:`full_inputs`.
         """
         try:
             inputs = self.full_inputs(pictures, _PROBE, return_text_replacement_offsets=True)

@@ -16,7 +16,7 @@ LONGEST_TEXT = 50
 
 
 class GitJudge(VQAJudge):
-    """GIT fine-tuned on VQAv2. Questions of equal length form a batch: GIT's masks know no padding before the answer."""
+    """GIT fine-tuned on VQAv2. Only questions of equal length form a batch: GIT's masks know no padding."""
 
     model_class = GitForCausalLM
 

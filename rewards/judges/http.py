@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 RETRIED_STATUSES = (408, 409, 425, 429, 500, 502, 503, 504)
 FIRST_WAIT, LONGEST_WAIT = 0.25, 20.0
-"""Seconds before the first retry, doubled for each further one up to the longest; each is drawn between half and all."""
+"""Seconds before the first retry, doubled for each further one up to the longest; half of each wait is random."""
 
 
 class GaveUp(RewardsError):

@@ -40,7 +40,7 @@ def _build(judge_class: type[Judge], first: str, options: dict[str, Any]) -> Jud
         parameter
         for base in judge_class.__mro__
         if "__init__" in vars(base)
-        for parameter in inspect.signature(base.__init__).parameters
+        for parameter in inspect.signature(vars(base)["__init__"]).parameters
     }
     unknown = sorted(set(options) - accepted)
     if unknown:

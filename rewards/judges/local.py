@@ -71,7 +71,7 @@ class LocalJudge(Judge):
         self.prompts = _prompts_beside(path)
 
     def identity(self) -> dict[str, Any]:
-        """Name, revision, dtype and image processor: PIL and torchvision preprocessing differ by up to 0.3 in a pixel."""
+        """Name, revision, dtype and image processor: its PIL and torchvision forms differ by up to 0.3 in a pixel."""
         image_processor = getattr(self.processor, "image_processor", self.processor)
         return {
             "name": self.name,

@@ -13,8 +13,8 @@ from rewards.errors import InputError
 from rewards.images import FLOAT_TOLERANCE, MAX_PIXELS, channel_axis, to_pil
 
 SMALLEST_SIDE = 28
-"""Pictures with a shorter side are enlarged to it (pixels repeated): one patch of the usual encoders. Several processors
-crash below it or refuse the resulting aspect ratio."""
+"""Pictures with a shorter side are enlarged to it (pixels repeated): one patch of the usual encoders. Several
+processors crash below it or refuse the resulting aspect ratio."""
 
 
 class Picture(NamedTuple):

@@ -1,12 +1,13 @@
 """Where token sequences part: the plan by which their common beginnings are computed once.
 
 A plan has two levels below the root: root (the picture and the words common to all), branches (a criterion, or a
-candidate), leaves (what only one sequence has). The root is computed once, each branch once on top of it, and each leaf on
-top of its branch; the work is the number of tokens in the plan instead of in the sequences.
+candidate), leaves (what only one sequence has). The root is computed once, each branch once on top of it, and each leaf
+on top of its branch; the work is the number of tokens in the plan instead of in the sequences.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -51,7 +52,7 @@ def plan(sequences: Sequence[Sequence[int]], reserve: Sequence[int], levels: int
     # In sorted order every common prefix belongs to neighbours: shared[i] is that of order[i] and order[i + 1].
     shared = [
         min(_common(sequences[here], sequences[there]), limits[here], limits[there])
-        for here, there in zip(order, order[1:])
+        for here, there in itertools.pairwise(order)
     ]
     root = min([*shared, *limits])
     _, branches = _cheapest(order, shared, limits, root) if levels > 1 else (0, None)
@@ -63,8 +64,8 @@ def plan(sequences: Sequence[Sequence[int]], reserve: Sequence[int], levels: int
 def _cheapest(order: list[int], shared: list[int], limits: list[int], root: int) -> tuple[int, list[Branch]]:
     """Tokens saved over leaves alone, and the branches that save them, among the sequences in `order`.
 
-    A set of sequences that share `depth` tokens either becomes one branch of that depth, which saves
-    `(size - 1) * (depth - root)`, or is split where its neighbours share least, whichever saves more.
+    Sequences that share `depth` tokens are parted where neighbours share no more than that; each part keeps its own
+    branches or joins a branch of that depth, whichever saves more.
     """
     # Iterative: a recursion would be as deep as the longest chain of nested prefixes.
     pending: list[tuple[int, int, bool]] = [(0, len(order), False)]
@@ -81,14 +82,22 @@ def _cheapest(order: list[int], shared: list[int], limits: list[int], root: int)
             pending.append((first, last, True))
             pending.extend((start, stop, False) for start, stop in parts)
             continue
-        split = [best.pop(part) for part in parts]
-        saved = sum(saving for saving, _ in split)
-        together = (last - first - 1) * (depth - root)
-        if together > saved:
-            best[first, last] = (together, [Branch(root, depth, [order[at] for at in range(first, last)])])
-        else:
-            best[first, last] = (saved, [branch for _, branches in split for branch in branches])
+        best[first, last] = _join(parts, [best.pop(part) for part in parts], order, root, depth)
     return best[0, len(order)]
+
+
+def _join(
+    parts: list[tuple[int, int]], own: list[tuple[int, list[Branch]]], order: list[int], root: int, depth: int
+) -> tuple[int, list[Branch]]:
+    """A branch of `depth` tokens saves `(n - 1) * (depth - root)` for n sequences: all but one computation of it."""
+    joining = [(last - first) * (depth - root) > saved for (first, last), (saved, _) in zip(parts, own)]
+    joined = [order[at] for (first, last), joins in zip(parts, joining) if joins for at in range(first, last)]
+    apart = [entry for entry, joins in zip(own, joining) if not joins]
+    saved_apart = sum(saved for saved, _ in own)
+    saved_joined = (len(joined) - 1) * (depth - root) + sum(saved for saved, _ in apart)
+    if joined and saved_joined > saved_apart:
+        return saved_joined, [Branch(root, depth, joined), *(branch for _, branches in apart for branch in branches)]
+    return saved_apart, [branch for _, branches in own for branch in branches]
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:

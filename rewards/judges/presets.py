@@ -23,7 +23,7 @@ PRESETS: dict[str, str] = {
 }
 
 NEEDS_A_SERVER = ("mplug-large", "ofa-large")
-"""TIFA's answerers that only run on modelscope, in an environment of their own: see `rewards/judges/modelscope/README.md`."""
+"""TIFA's answerers that need modelscope, in an environment of their own: see `rewards/judges/modelscope/README.md`."""
 
 
 def resolve(name: str) -> str:

@@ -18,8 +18,8 @@ WHY = "Why? Tell me the reason."
 class PlainText:
     """Puts a blank into every control token of a text, so that it is read as the characters that it shows.
 
-    A completion that holds `<image>` or an end-of-turn token must not inject a picture or a turn into the judge (trl#3847).
-    Texts without control tokens are returned unchanged.
+    A completion that holds `<image>` or an end-of-turn token must not inject a picture or a turn into the judge
+    (trl#3847). Texts without control tokens are returned unchanged.
 
     Args:
         processor: A transformers processor with a tokenizer: says what the control tokens are.

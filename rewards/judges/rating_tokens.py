@@ -14,8 +14,8 @@ class RatingTokens(NamedTuple):
     """Where and as what a judge says a rating.
 
     Attributes:
-        bridge: Tokens that the judge itself puts between the generation prompt and a rating. LLaVA-1.5's tokenizer writes
-            "5" after "ASSISTANT:" as a bare "▁" and a "5": the rating is read after the "▁".
+        bridge: Tokens that the judge itself puts between the generation prompt and a rating. LLaVA-1.5's tokenizer
+            writes "5" after "ASSISTANT:" as a bare "▁" and a "5": the rating is read after the "▁".
         variants: For each rating, the ids of the tokens that spell it ("5", " 5", "▁5").
     """
 

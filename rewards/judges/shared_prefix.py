@@ -1,8 +1,8 @@
 """Next-token logits of many prompts about one picture, with everything that they share computed once.
 
-The picture and the words common to all prompts go through the model once and stay in the key-value cache; branches (what
-some prompts share beyond that) are computed as one batch on copies of that cache, and leaves as one batch on copies of the
-branches'. See :mod:`rewards.judges.prefix_tree` for which token goes where.
+The picture and the words common to all prompts go through the model once and stay in the key-value cache; branches
+(what some prompts share beyond that) are computed as one batch on copies of that cache, and leaves as one batch on
+copies of the branches'. See :mod:`rewards.judges.prefix_tree` for which token goes where.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class SharedPrefix:
 def _batches(
     tails: Sequence[Sequence[int]], prefix: int, token_budget: int, equal_lengths: bool = False
 ) -> Iterator[list[int]]:
-    """Indices of tails of similar length, in batches of at most `token_budget` slots including the prefix of each row."""
+    """Indices of tails of similar length, in batches of at most `token_budget` slots, each row's prefix included."""
     order = sorted(range(len(tails)), key=lambda index: len(tails[index]))
     batch: list[int] = []
     for index in order:

@@ -39,7 +39,7 @@ TOKEN_BUDGET = 16_384
 class Row(NamedTuple):
     """One prompt about one row's pictures, and tokens that the judge is taken to have said already."""
 
-    index: int
+    place: int
     pictures: tuple[Picture, ...]
     prompt: str
     then: tuple[int, ...] = ()
@@ -55,8 +55,8 @@ class VLMJudge(LocalJudge):
     """Any `AutoModelForImageTextToText`.
 
     Rows are grouped by picture; within a picture, what prompts share is computed once for the architectures in
-    :data:`rewards.judges.shared_prefix.ARCHITECTURES`. Others take one full prompt at a time, and say so once. Either way a
-    result does not depend on the other rows (float32: to 1e-5).
+    :data:`rewards.judges.shared_prefix.ARCHITECTURES`. Others take one full prompt at a time, and say so once. Either
+    way a result does not depend on the other rows (float32: to 1e-5).
 
     The rating is read at one fixed position, right after the generation prompt: digits in the text under judgment are
     never taken for it.
@@ -68,7 +68,7 @@ class VLMJudge(LocalJudge):
 
     Example:
         >>> judge = VLMJudge("HuggingFaceTB/SmolVLM-256M-Instruct")  # doctest: +SKIP
-        >>> judge.rate([picture], ["How good is this caption, from 1 to 5? A dog."]).probabilities.shape  # doctest: +SKIP
+        >>> judge.rate([picture], ["Rate from 1 to 5: a dog."]).probabilities.shape  # doctest: +SKIP
         torch.Size([1, 5])
     """
 
@@ -100,7 +100,7 @@ class VLMJudge(LocalJudge):
             logger.warning("judge %s cannot rate on %s: %s", self.name, DEFAULT_RATINGS, error)
 
     def identity(self) -> dict[str, Any]:
-        """As :meth:`LocalJudge.identity`, and whether pictures came as PIL images or tensors since the judge was loaded."""
+        """As :meth:`LocalJudge.identity`, and how pictures came so far: as PIL images or tensors."""
         return {**super().identity(), "pictures": sorted(self._picture_forms)}
 
     def rating_tokens(self, ratings: Sequence[str]) -> RatingTokens:
@@ -135,7 +135,7 @@ class VLMJudge(LocalJudge):
     def choose(
         self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[torch.Tensor]:
-        """Log-probability of each choice followed by the end of the turn; see :meth:`rewards.judges.base.Judge.choose`."""
+        """Log-probability of each choice and then the end of the turn; see :meth:`rewards.judges.base.Judge.choose`."""
         check_rows(images, questions, "question")
         if len(choices) != len(questions):
             raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
@@ -198,7 +198,7 @@ class VLMJudge(LocalJudge):
         read: Callable[[Row, torch.Tensor], torch.Tensor],
         keep_all: bool,
     ) -> list[torch.Tensor | Abstained]:
-        """What `read` makes of each row's logits: those after the prompt and after each token of `then`, or the last alone."""
+        """What `read` makes of each row's logits: after the prompt and each token of `then`, or the last ones alone."""
 
         def shared(looked: Looked, sequences: list[list[int]], found: list[Row], budget: int) -> list[torch.Tensor]:
             assert self.shared is not None
@@ -224,7 +224,7 @@ class VLMJudge(LocalJudge):
         images: Sequence[Any],
         rows: Sequence[tuple[str, tuple[int, ...]]],
         owners: Sequence[int],
-        shared: Callable[[Looked, list[list[int]], list[Row], int], list[Result]],
+        shared: Callable[[Looked, list[list[int]], list[Row], int], Sequence[Result]],
         plain: Callable[[dict[str, torch.Tensor], Row], Result],
     ) -> list[Result | Abstained]:
         """Run rows picture by picture.
@@ -253,7 +253,7 @@ class VLMJudge(LocalJudge):
             for row, result in zip(group, self._one_picture(group, owners, shared, plain)):
                 if isinstance(result, Abstained):
                     logger.warning("judge %s abstains: %s", self.name, result.reason)
-                results[row.index] = result
+                results[row.place] = result
         return results
 
     def _pictures(self, image: Any, owner: int) -> tuple[Picture, ...] | Abstained:
@@ -268,14 +268,14 @@ class VLMJudge(LocalJudge):
         self,
         group: list[Row],
         owners: Sequence[int],
-        shared: Callable[[Looked, list[list[int]], list[Row], int], list[Result]],
+        shared: Callable[[Looked, list[list[int]], list[Row], int], Sequence[Result]],
         plain: Callable[[dict[str, torch.Tensor], Row], Result],
     ) -> list[Result | Abstained]:
         if self.shared is not None:
             try:
                 return self._one_picture_shared(group, owners, shared)
             except InputError as error:
-                return [Abstained(f"row {owners[row.index]}: {error}") for row in group]
+                return [Abstained(f"row {owners[row.place]}: {error}") for row in group]
             except NotImplementedError as error:
                 self.shared = None
                 self._say_plain(str(error))
@@ -287,16 +287,16 @@ class VLMJudge(LocalJudge):
                 self._check(inputs["input_ids"][0].tolist(), allowed)
                 results.append(plain(self.encoder.to_device(inputs), row))
             except InputError as error:
-                results.append(Abstained(f"row {owners[row.index]}: {error}"))
+                results.append(Abstained(f"row {owners[row.place]}: {error}"))
             except torch.OutOfMemoryError:
-                results.append(Abstained(f"row {owners[row.index]}: does not fit into the device's memory"))
+                results.append(Abstained(f"row {owners[row.place]}: does not fit into the device's memory"))
         return results
 
     def _one_picture_shared(
         self,
         group: list[Row],
         owners: Sequence[int],
-        run: Callable[[Looked, list[list[int]], list[Row], int], list[Result]],
+        run: Callable[[Looked, list[list[int]], list[Row], int], Sequence[Result]],
     ) -> list[Result | Abstained]:
         looked = self.encoder.look(group[0].pictures)
         allowed = self._control_count(self.encoder.ids(looked, ""))
@@ -309,7 +309,7 @@ class VLMJudge(LocalJudge):
             try:
                 self._check(encoded[row.prompt], allowed)
             except InputError as error:
-                results[row.index] = Abstained(f"row {owners[row.index]}: {error}")
+                results[row.place] = Abstained(f"row {owners[row.place]}: {error}")
                 continue
             distinct[(*encoded[row.prompt], *row.then), len(row.then)].append(row)
         same = list(distinct.values())
@@ -319,12 +319,12 @@ class VLMJudge(LocalJudge):
         )
         for rows, result in zip(same, found):
             for row in rows:
-                results[row.index] = result
-        return [results[row.index] for row in group]
+                results[row.place] = result
+        return [results[row.place] for row in group]
 
     def _within_memory(
-        self, run: Callable[[int], list[Result]], sequences: Sequence[Sequence[int]]
-    ) -> list[Result] | list[Abstained]:
+        self, run: Callable[[int], Sequence[Result]], sequences: Sequence[Sequence[int]]
+    ) -> Sequence[Result | Abstained]:
         """Run with a token budget, halved for good on out-of-memory; rows that do not fit one at a time abstain."""
         if not sequences:
             return []

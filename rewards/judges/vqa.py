@@ -19,8 +19,8 @@ from rewards.judges.prompting import PlainText
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
-LONGEST_ANSWER = 20
-"""Most tokens of an answer; `generate`'s own default, which the official scorer uses."""
+LONGEST_ANSWER = 49
+"""Most new tokens of an answer: the official scorer's `max_length=50`, less the start token."""
 
 ROWS_A_BATCH = 64
 """Questions of the first batch; halved for good whenever the device runs out of memory."""
@@ -54,7 +54,7 @@ class VQAJudge(LocalJudge):
         self._picture_forms: set[str] = set()
 
     def identity(self) -> dict[str, Any]:
-        """As :meth:`LocalJudge.identity`, and how pictures came since the judge was loaded: as PIL images or tensors."""
+        """As :meth:`LocalJudge.identity`, and how pictures came so far: as PIL images or tensors."""
         return {**super().identity(), "pictures": sorted(self._picture_forms)}
 
     def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
@@ -203,8 +203,8 @@ class ViltJudge(VQAJudge):
         ).to(self.device)
         # Words and patches attend to each other from the first layer on: nothing of the picture can be shared.
         pixels = {name: value[asked.owner] for name, value in asked.pixels.items()}
-        # ViLT shuffles a picture's patches with the global random state: the order, and so the rounding, must not depend on
-        # what was drawn before, nor may a judge disturb a trainer's random numbers.
+        # ViLT shuffles a picture's patches with the global random state: the order, and so the rounding, must not
+        # depend on what was drawn before, nor may a judge disturb a trainer's random numbers.
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(0)

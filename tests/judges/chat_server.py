@@ -26,7 +26,8 @@ def ratings_answer(listed: dict[str, float]) -> dict[str, Any]:
 
 
 class ChatServer:
-    """Answers by `behave(number of the request, request body) -> (status, headers, bytes)`, or None to drop the line."""
+    """Answers by `behave(number of the request, request body) -> (status, headers, bytes)`, or None to drop the
+    line."""
 
     def __init__(self, behave: Callable[[int, dict[str, Any]], Any], port: int = 0) -> None:
         self.requests: list[dict[str, Any]] = []

@@ -1,4 +1,5 @@
-"""Issue "Done when" 5: two processes under `accelerate launch` give the scores of one, with own judges or a served one."""
+"""Issue "Done when" 5: two processes under `accelerate launch` give the scores of one, with own judges or a served
+one."""
 
 import json
 import os
@@ -27,7 +28,8 @@ def test_two_processes_score_as_one(tiny_judge, tmp_path, where):
         served = Served(build_app({"rater": rater, "answerer": answerer}))
         names = [f"{served.url}/rater", f"{served.url}/answerer"]
     launch = [
-        sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+        sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines",
+        "1",
         "--mixed_precision", "no", "--dynamo_backend", "no", "--num_cpu_threads_per_process", "1",
         "--main_process_port", str(free_port()), str(ROOT / "tests" / "judges" / "two_processes.py"), *names,
         str(tmp_path / "out.json"),

@@ -47,7 +47,7 @@ def test_blip_equals_transformers_own_generate_one_at_a_time(tiny_judge):
     for image, question in zip(images, questions):
         inputs = judge.processor(images=image, text=question, return_tensors="pt")
         with torch.no_grad():
-            ids = judge.model.generate(**inputs, max_new_tokens=20, do_sample=False)
+            ids = judge.model.generate(**inputs, max_length=50, do_sample=False)
         assert judge.answer([image], [question]) == [judge.tokenizer.decode(ids[0], skip_special_tokens=True).strip()]
 
 
@@ -110,7 +110,7 @@ def test_blip2_equals_transformers_own_generate(tiny_judge, kind):
         prompt = f"Answer the question. Question: {question} Answer:"
         inputs = judge.processor(images=image, text=prompt, return_tensors="pt")
         with torch.no_grad():
-            ids = judge.model.generate(**inputs, max_new_tokens=20, do_sample=False)
+            ids = judge.model.generate(**inputs, max_new_tokens=49, do_sample=False)
         new = ids[0] if kind == "blip2_t5" else ids[0, inputs["input_ids"].shape[1] :]
         assert judge.answer([image], [question]) == [judge.tokenizer.decode(new, skip_special_tokens=True).strip()]
 

@@ -5,6 +5,8 @@ It speaks the protocol of `rewards serve` (see README.md beside it) and needs Py
     python server.py mplug-large --port 8009
 """
 
+# ruff: noqa: UP006, UP035, UP045 - Python 3.8 has neither dict[...] at run time nor X | None
+
 from __future__ import annotations
 
 import argparse
@@ -67,8 +69,9 @@ def answer_rows(body: Dict[str, Any], answer: Answer) -> Dict[str, Any]:
 
 def make_server(name: str, answer: Answer, host: str, port: int, token: Optional[str]) -> ThreadingHTTPServer:
     """The HTTP server; `serve_forever()` runs it."""
-    identity = {"name": name, "revision": None, "dtype": None, "preprocessing": "modelscope"}
-    health = {"status": "ok", "protocol": PROTOCOL, "judges": {name: {"name": name, "identity": identity, "prompts": None}}}
+    identity: Dict[str, Any] = {"name": name, "revision": None, "dtype": None, "preprocessing": "modelscope"}
+    described: Dict[str, Any] = {name: {"name": name, "identity": identity, "prompts": None}}
+    health = {"status": "ok", "protocol": PROTOCOL, "judges": described}
     one_at_a_time = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
