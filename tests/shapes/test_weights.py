@@ -64,45 +64,43 @@ def test_vqa_judge_on_held_out_clean_scenes():
     assert min(by_type.values()) >= 0.94, by_type
 
 
-@pytest.fixture(scope="module")
-def generated():
+def generate(prompts, steps, eta):
     pipeline = StableDiffusionPipeline.from_pretrained(WEIGHTS / "stable_diffusion")
     pipeline.set_progress_bar_config(disable=True)
-    prompts = generator_prompts("test", 128, seed=7)
-    pictures = pipeline(
+    return pipeline(
         prompts,
-        num_inference_steps=10,
+        num_inference_steps=steps,
+        eta=eta,
         guidance_scale=1.0,
         output_type="np",
         generator=torch.Generator().manual_seed(0),
-    ).images
-    return prompts, pictures
+    ).images.astype(np.float32)
 
 
-def test_generator_is_unsure_rather_than_unable(generated):
-    prompts, pictures = generated
+def test_generator_is_unsure_rather_than_unable():
+    prompts = generator_prompts("test", 128, seed=7)
     scores = []
-    for prompt, picture in zip(prompts, pictures):
-        seen = look(picture.astype(np.float32) * 2 - 1)
+    for prompt, picture in zip(prompts, generate(prompts, steps=10, eta=0.0)):
+        seen = look(picture * 2 - 1)
         scores.append(np.mean([answer(seen, q.text) == q.answer for q in questions_for(prompt)]))
-    assert 0.48 <= np.mean(scores) <= 0.67  # 50 to 65 percent, and two standard errors of this sample
+    assert 0.48 <= np.mean(scores) <= 0.67  # 50 to 65 percent, and the error of this sample
 
 
-def test_vqa_judge_agrees_with_the_oracle_on_generated_pictures_that_the_oracle_is_sure_of(generated):
-    prompts, pictures = generated
+def test_vqa_judge_agrees_with_the_oracle_on_generated_pictures_that_the_oracle_is_sure_of():
+    prompts = generator_prompts("test", 192, seed=7)
     rows = []
-    for prompt, picture in zip(prompts, pictures):
-        seen = look(picture.astype(np.float32) * 2 - 1)
+    for prompt, picture in zip(prompts, generate(prompts, steps=5, eta=1.0)):  # as DDPO samples
+        seen = look(picture * 2 - 1)
         if seen.sure:
             rows += [(picture, q, answer(seen, q.text)) for q in questions_for(prompt)]
-    assert len(rows) > 200
-    said = load_judge("shapes-vqa").answer(
-        [(r[0] * 255).round().astype(np.uint8) for r in rows], [r[1].text for r in rows]
-    )
-    # Right or wrong is what counts: to "what color is the circle?" without a circle there is no right answer to
-    # agree on.
-    agree = [(word == q.answer) == (true == q.answer) for word, (_, q, true) in zip(said, rows)]
-    assert np.mean(agree) >= 0.90
+    assert len(rows) > 800
+    pictures = [(picture * 255).round().astype(np.uint8) for picture, _, _ in rows]
+    said = load_judge("shapes-vqa").answer(pictures, [q.text for _, q, _ in rows])
+    same_answer = [word == true for word, (_, _, true) in zip(said, rows) if true not in ("none", "many")]
+    # To "what color is the circle?" without a circle there is no answer to agree on, but right or wrong there is.
+    same_verdict = [(word == q.answer) == (true == q.answer) for word, (_, q, true) in zip(said, rows)]
+    assert np.mean(same_answer) >= 0.93
+    assert np.mean(same_verdict) >= 0.90
 
 
 def test_rater_follows_the_truth_on_every_criterion():
