@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from rewards.humans.agreement import Agreement
+    from rewards.humans.metrics.battery import Battery
 
 app = typer.Typer(
     no_args_is_help=True, help="Does a reward agree with people? Meta-evaluation against human judgments."
@@ -171,6 +172,15 @@ def explain(
     typer.echo(f"{len(records)} texts explained in {out}")
 
 
+def _battery(judge: str | None, clip: str | None, bert: str | None) -> Battery:
+    from rewards.humans.metrics.battery import Battery
+    from rewards.humans.metrics.clip_score import CLIPScore
+    from rewards.judges.base import load_judge
+
+    loaded = load_judge(judge) if judge is not None else None
+    return Battery(loaded, CLIPScore(clip) if clip is not None else None, bert)
+
+
 def _agreement_table(results: dict[str, Agreement]) -> str:
     from rewards.humans.tables import text_table, with_interval
 
@@ -183,6 +193,9 @@ def _agreement_table(results: dict[str, Agreement]) -> str:
 def mmhe(
     file: Path = typer.Argument(..., help="MMHE as documented JSON lines, see rewards/humans/mmhe.py."),
     scores: list[str] = typer.Option([], help="NAME=FILE.jsonl with id, candidate, overall and criteria; repeatable."),
+    judge: str | None = typer.Option(None, help="Judge for HarmonicEval and its ablations: a name or path."),
+    clip: str | None = typer.Option(None, help="CLIP model for CLIPScore."),
+    bert: str | None = typer.Option(None, help="Model for BERTScore."),
     unit: str = typer.Option(
         "pairs", help="pairs: the chosen one against each other; best: the best against the best."
     ),
@@ -191,6 +204,8 @@ def mmhe(
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
 ) -> None:
     """Check a file of MMHE and compare metrics with it: the tables 2 and 3 of the paper."""
+    from dataclasses import replace
+
     from rewards.errors import InputError
     from rewards.humans import best_of_three as tables
     from rewards.humans.candidate_scores import read_scores
@@ -209,13 +224,18 @@ def mmhe(
         if not equals:
             raise InputError(f"--scores {entry!r}: NAME=FILE is needed")
         named[name] = read_scores(path, instances)
+    notes = paper_deviations(instances)
+    if judge is not None or clip is not None or bert is not None:
+        battery = _battery(judge, clip, bert)
+        named |= battery.score_instances([replace(one, image=str(file.parent / one.image)) for one in instances])
+        notes += battery.notes
     report = tables.report(instances, named, unit=unit, resamples=resamples)  # type: ignore[arg-type]
     if as_json:
-        typer.echo(json.dumps({"file": str(file), "notes": paper_deviations(instances), **report.as_dict()}, indent=1))
+        typer.echo(json.dumps({"file": str(file), "notes": notes, **report.as_dict()}, indent=1))
         return
     without = tables.without_majority(instances)
     typer.echo(f"{len(instances)} instances, {without} of them without a majority for the best candidate.")
-    for note in paper_deviations(instances):
+    for note in notes:
         typer.echo(f"note: {note}")
     if named:
         typer.echo(f"\n{report.text(f'kendall_tau_{tau}')}")
@@ -228,6 +248,10 @@ def captions(
     scores: list[Path] = typer.Option(
         [], help="JSONL with one `score` a line, in the order of --list; a, then b, of pairs."
     ),
+    judge: str | None = typer.Option(None, help="Judge for HarmonicEval and its ablations: a name or path."),
+    clip: str | None = typer.Option(None, help="CLIP model for CLIPScore."),
+    bert: str | None = typer.Option(None, help="Model for BERTScore."),
+    images: Path = typer.Option(Path("."), help="Folder of the pictures, for --judge and --clip."),
     listing: Path | None = typer.Option(None, "--list", help="Write what is to be scored, in order, to this JSONL."),
     resamples: int = typer.Option(2000, help="Bootstrap resamples, clustered by picture."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
@@ -244,6 +268,15 @@ def captions(
         listing.write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
         typer.echo(f"{len(items)} captions to score written to {listing}", err=True)
     results = {}
+    if judge is not None or clip is not None or bert is not None:
+        from rewards.humans.metrics.base import TextItem
+
+        battery = _battery(judge, clip, bert)
+        texts = [TextItem(str(images / i["image"]), i["caption"], references=tuple(i["references"])) for i in items]
+        for name, found in battery.score("captioning", texts).items():
+            results[name] = compare(benchmark, reading.records, found.overall, resamples=resamples)
+        for note in battery.notes:
+            typer.echo(f"note: {note}", err=True)
     for path in scores:
         column = read_columns(path, numbers=["score"])["score"]
         results[path.stem] = compare(benchmark, reading.records, column, resamples=resamples)

@@ -129,3 +129,21 @@ def test_command_prints_the_papers_tables(tmp_path):
     content = json.loads(as_json.stdout)
     assert content["accuracy"]["ours"]["average"]["estimate"]["value"] == 1.0
     assert content["criteria"]["ours"]["vqa"]["clarity"]["statistics"]["kendall_tau_b"]["value"] == 1.0
+
+
+def test_command_runs_a_judge_with_its_ablations_and_the_reference_metrics(tmp_path):
+    from tests import tiny_models
+
+    judge = tiny_models.save("llava", tmp_path / "llava")
+    tiny_models.picture(0).save(tmp_path / "a.png")
+    rows = [record(f"{task}-{n}", task, references=["text 0"]) for task in ("vqa", "captioning") for n in range(1)]
+    path = write(tmp_path / "m.jsonl", rows)
+    result = CliRunner().invoke(app, ["mmhe", str(path), "--judge", judge, "--resamples", "10", "--json"])
+    assert result.exit_code == 0, result.output
+    content = json.loads(result.stdout)
+    methods = set(content["accuracy"])
+    assert {"HarmonicEval", "w/o harmonic weighting", "w/o criterion-wise scoring", "HarmonicEval gamma=0.5"} <= methods
+    if "BLEU" in methods:
+        assert content["accuracy"]["BLEU"]["average"]["estimate"]["value"] == 1.0
+    else:
+        assert any("reference-based metrics left out" in note for note in content["notes"])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rewards.errors import InputError
-from rewards.harmonic.reward import HarmonicEval
 from rewards.humans.agreement import Estimate, finite_or_none
 from rewards.humans.best_of_three import (
     Accuracy,
@@ -22,19 +20,10 @@ from rewards.humans.best_of_three import (
     criterion_agreement,
     criterion_table,
 )
-from rewards.humans.metrics.base import MetricScores
-from rewards.humans.metrics.harmonic import GAMMAS, harmonic_scores
-from rewards.humans.metrics.overall_judge import OverallJudge, short_overall_prompt
-from rewards.humans.metrics.references import reference_metrics
-from rewards.humans.mmhe import CRITERIA, TASKS, Instance
+from rewards.humans.metrics.battery import HARMONIC, WITHOUT_CRITERIA, WITHOUT_WEIGHTS, Battery, gamma_name
+from rewards.humans.metrics.harmonic import GAMMAS
 from rewards.humans.shapes_study.instances import study_instances
 from rewards.humans.tables import with_interval
-from rewards.humans.texts import text_items
-
-DEFAULT_GAMMA = 0.75
-HARMONIC = "HarmonicEval"
-WITHOUT_CRITERIA = "w/o criterion-wise scoring"
-WITHOUT_WEIGHTS = "w/o harmonic weighting"
 
 
 @dataclass(frozen=True)
@@ -126,17 +115,17 @@ def run_study(judge: Any, folder: Path, *, per_task: int = 100, seed: int = 0, r
         resamples: of the bootstrap.
     """
     instances = study_instances(folder, per_task, seed)
-    notes: list[str] = []
-    by_gamma, overall_judge = _judged(judge, instances, notes)
-    others = _references(instances, notes)
-    tau = by_gamma[DEFAULT_GAMMA]
-    uniform = by_gamma[1.0]
-    methods = {**others, **overall_judge, HARMONIC: tau}
+    battery = Battery(judge, notes=["CLIPScore and BERTScore need models that the shapes world does not have"])
+    scores = battery.score_instances(instances)
+    by_gamma = {gamma: scores[gamma_name(gamma)] for gamma in GAMMAS}
+    other_gammas = {gamma_name(gamma) for gamma in GAMMAS} - {HARMONIC}
+    methods = {name: found for name, found in scores.items() if name not in other_gammas}
+    ours, uniform = scores[HARMONIC], scores[WITHOUT_WEIGHTS]
 
     def accuracy(scores: CandidateScores) -> dict[str, Accuracy]:
         return accuracy_by_task(instances, scores.overall, resamples=resamples, seed=seed)
 
-    ablated = {HARMONIC: tau, **overall_judge, WITHOUT_WEIGHTS: uniform}
+    ablated = {name: scores[name] for name in (HARMONIC, WITHOUT_CRITERIA, WITHOUT_WEIGHTS)}
     study = Study(
         instances=len(instances),
         accuracy={name: accuracy(scores) for name, scores in methods.items()},
@@ -146,8 +135,8 @@ def run_study(judge: Any, folder: Path, *, per_task: int = 100, seed: int = 0, r
         },
         ablation={name: accuracy(scores) for name, scores in ablated.items()},
         gammas={f"{gamma:g}": accuracy(scores) for gamma, scores in by_gamma.items()},
-        weighting=accuracy_difference(instances, tau.overall, uniform.overall, resamples=resamples, seed=seed),
-        notes=notes,
+        weighting=accuracy_difference(instances, ours.overall, uniform.overall, resamples=resamples, seed=seed),
+        notes=battery.notes,
     )
     (folder / "study.txt").write_text(study.text() + "\n", encoding="utf-8")
     (folder / "study.json").write_text(json.dumps(study.as_dict(), indent=1) + "\n", encoding="utf-8")
@@ -155,47 +144,3 @@ def run_study(judge: Any, folder: Path, *, per_task: int = 100, seed: int = 0, r
 
     plot_study(study, folder)
     return study
-
-
-def _judged(
-    judge: Any, instances: Sequence[Instance], notes: list[str]
-) -> tuple[dict[float, CandidateScores], dict[str, CandidateScores]]:
-    """HarmonicEval for every gamma, and the judge asked once, task by task."""
-    short = (judge.prompts or {}).get("captioning")
-    if short is not None:
-        notes.append(f"judge {judge.name} was trained on captions; its caption prompts are used for all four tasks")
-    parts: dict[float, list[tuple[list[int], MetricScores]]] = {gamma: [] for gamma in GAMMAS}
-    overall: list[tuple[list[int], MetricScores]] = []
-    for task in TASKS:
-        rows = [n for n, instance in enumerate(instances) if instance.task == task]
-        items = text_items([instances[n] for n in rows])
-        reward = HarmonicEval(judge, task=task, prompts=short)
-        for gamma, scores in harmonic_scores(reward, items).items():
-            parts[gamma].append((rows, scores))
-        overall.append((rows, OverallJudge(judge, short_overall_prompt() if short is not None else None)(items)))
-    count = len(instances)
-    return {gamma: _joined(found, count) for gamma, found in parts.items()}, {WITHOUT_CRITERIA: _joined(overall, count)}
-
-
-def _references(instances: Sequence[Instance], notes: list[str]) -> dict[str, CandidateScores]:
-    items = text_items(instances)
-    try:
-        metrics = reference_metrics()
-    except InputError as error:
-        notes.append(f"reference-based metrics left out: {error}")
-        return {}
-    notes.append("CLIPScore, BERTScore and FLEUR's digits need models or tokens that the shapes world does not have")
-    rows = list(range(len(instances)))
-    return {metric.name: _joined([(rows, metric(items))], len(instances)) for metric in metrics}
-
-
-def _joined(parts: Sequence[tuple[list[int], MetricScores]], count: int) -> CandidateScores:
-    """Scores of candidates in their instances' places."""
-    overall = np.full((count, 3), np.nan)
-    criteria = np.full((count, 3, len(CRITERIA)), np.nan)
-    with_criteria = all(scores.criteria is not None for _, scores in parts)
-    for rows, scores in parts:
-        overall[rows] = scores.overall.reshape(-1, 3)
-        if scores.criteria is not None:
-            criteria[rows] = scores.criteria.reshape(-1, 3, len(CRITERIA))
-    return CandidateScores(overall, criteria if with_criteria else None)
