@@ -12,8 +12,9 @@ import torch
 from PIL import Image
 
 from rewards.errors import InputError
-from rewards.images import to_pil, unbatch
+from rewards.images import unbatch
 from rewards.judges.base import Judge, load_judge
+from rewards.judges.pictures import picture as judgeable_picture
 from rewards.tifa.matching import AnswerMatcher
 from rewards.tifa.questions import Question, right_choices
 from rewards.tifa.scoring import accuracy_by_type, faithfulness, pooled_accuracy
@@ -147,7 +148,7 @@ class TIFA:
         asked = self.questions.prepare(prompts)
         reasons: list[str | None] = [None] * len(pictures)
         rows: list[tuple[int, Question]] = []
-        loaded: dict[int, Image.Image] = {}
+        loaded: dict[int, Image.Image | torch.Tensor] = {}
         for index, picture in enumerate(pictures):
             try:
                 loaded[index] = _usable(picture, index)
@@ -222,7 +223,9 @@ class TIFA:
         if isinstance(self.judge, dict):
             self.judge = load_judge(**self.judge)
 
-    def _ask(self, rows: Sequence[tuple[int, Question]], pictures: Sequence[Image.Image]) -> list[AnswerRow]:
+    def _ask(
+        self, rows: Sequence[tuple[int, Question]], pictures: Sequence[Image.Image | torch.Tensor]
+    ) -> list[AnswerRow]:
         if not rows:
             return []
         texts = [question.text for _, question in rows]
@@ -269,11 +272,12 @@ def _overall(answers: Sequence[AnswerRow], reasons: list[str | None]) -> list[fl
     return [faithfulness(by_image.get(index, [])) for index in range(len(reasons))]
 
 
-def _usable(picture: Any, index: int) -> Image.Image:
-    image = to_pil(picture, index)
-    if image.getextrema() == ((0, 0),) * 3:
+def _usable(image: Any, index: int) -> Image.Image | torch.Tensor:
+    pixels = judgeable_picture(image, index, keep_tensors=True).pixels  # a tensor stays on its device
+    black = not pixels.any() if isinstance(pixels, torch.Tensor) else pixels.getextrema() == ((0, 0),) * 3
+    if black:
         raise InputError(f"image {index} is black throughout")
-    return image
+    return pixels
 
 
 def _picture(completion: Any, index: int) -> Any:
