@@ -142,8 +142,10 @@ def _ours(pipeline: Any, reward: Any, clock: dict[str, float], seed: int) -> Any
 
 
 def _trl(pipeline: Any, reward: Any, clock: dict[str, float], seed: int) -> Any:
+    from accelerate import PartialState
     from trl import DDPOConfig, DDPOTrainer, DefaultDDPOStableDiffusionPipeline
 
+    PartialState()  # its logger is used before anything has made one
     wrapped = DefaultDDPOStableDiffusionPipeline.__new__(DefaultDDPOStableDiffusionPipeline)
     wrapped.sd_pipeline, wrapped.use_lora = pipeline, True
     for part in (pipeline.vae, pipeline.text_encoder, pipeline.unet):

@@ -120,7 +120,7 @@ def load_checkpoint(
     except (OSError, json.JSONDecodeError) as error:
         raise InputError(f"{folder}: not a checkpoint: {error}") from error
     policy.load(folder)
-    saved = torch.load(folder / "optimizer.pt", map_location=policy.device, weights_only=True)
+    saved = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)  # the optimiser moves it
     try:
         optimizer.load_state_dict(saved["optimizer"])
     except ValueError as error:
@@ -129,7 +129,7 @@ def load_checkpoint(
         accelerator.scaler.load_state_dict(saved["scaler"])
     rng = folder / f"rng_{accelerator.process_index}.pt"
     if rng.exists():  # absent when the run goes on with more processes; samples do not depend on it
-        _set_random_state(torch.load(rng, weights_only=True))
+        _set_random_state(torch.load(rng, map_location="cpu", weights_only=True))
     return state
 
 
