@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from transformers import PrinterCallback, ProgressCallback, set_seed
+from transformers import PrinterCallback, ProgressCallback, TrainerState, set_seed
 
 from rewards.errors import InputError
 from rewards.trainers.callbacks import AbstentionGuard, HeldOutCallback, MetricsCallback, QuietProgress
@@ -134,7 +134,7 @@ def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:
     trainer.remove_callback(PrinterCallback)
     if trainer.pop_callback(ProgressCallback) is not None:
         trainer.add_callback(QuietProgress)
-    trainer.train(resume_from_checkpoint=checkpoint)
+    _train(trainer, checkpoint)
     trainer.save_model(str(folder / "adapter"))
     summary = summarize(TextEvaluationLog(folder).read())
     if main:
@@ -144,6 +144,24 @@ def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:
         failed = failure_rate(read_metrics(folder), rewards.harmonic.__name__)
         write_model_card(folder / "adapter", run.name, config.policy.path, identity, format_summary(summary), failed)
     return summary
+
+
+def _train(trainer: Any, checkpoint: str | None) -> None:
+    """Train, or where a checkpoint already holds the last step, only evaluate: Trainer would add one step to it."""
+    if checkpoint is not None:
+        state = TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
+        last = trainer.args.max_steps if trainer.args.max_steps > 0 else state.max_steps
+        if state.global_step >= last:
+            trainer._load_from_checkpoint(checkpoint)
+            state.is_local_process_zero, state.is_world_process_zero = (
+                trainer.is_local_process_zero(),
+                trainer.is_world_process_zero(),
+            )
+            trainer.state = state
+            trainer.callback_handler.on_train_begin(trainer.args, state, trainer.control)
+            trainer.callback_handler.on_train_end(trainer.args, state, trainer.control)
+            return
+    trainer.train(resume_from_checkpoint=checkpoint)
 
 
 def summarize(evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

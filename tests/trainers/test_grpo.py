@@ -114,6 +114,11 @@ def test_a_run_is_not_overwritten_by_accident_and_resumes_where_it_was(mixed_run
         for key in old.keys() - {"time", "step_time"}:
             assert new[key] == pytest.approx(old[key], abs=1e-6), key
     assert resumed == summary
+    # As after a kill in the last evaluation: no step is added to a run that has made them all.
+    (folder / "summary.json").unlink()
+    assert run_grpo(load_config(GRPORunConfig, overrides=settings | {"resume": True})) == summary
+    assert [row["step"] for row in read_metrics(folder) if "loss" in row] == [1, 2]
+    assert not (folder / "checkpoint-3").exists()
 
 
 def test_rloo_and_a_judge_that_abstains_too_often(checkpoint, tmp_path):
