@@ -58,7 +58,6 @@ class PPOConfig(GRPOConfig):
         num_iterations: passes over the sampled texts (old name: `num_ppo_epochs`).
         num_generations: see above.
         loss_type: mean over tokens (`bnpo`), as in PPO.
-        ddp_find_unused_parameters: must stay False: the value head is used outside of the wrapped forward's output.
     """
 
     gamma: float = field(default=1.0, metadata={"help": "Discount a token."})
@@ -69,7 +68,6 @@ class PPOConfig(GRPOConfig):
     num_iterations: int = field(default=4, metadata={"help": "Passes over the sampled texts."})
     num_generations: int | None = field(default=2, metadata={"help": "How often a prompt occurs in a batch."})
     loss_type: str = field(default="bnpo", metadata={"help": "Mean over tokens."})
-    ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "Must stay False."})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -45,7 +45,8 @@ class ValueCapture:
     """Computes values during the policy's own forward pass, while asked to.
 
     The hook runs inside the forward of the whole model, where FSDP has gathered the head's weights, and costs no second
-    pass. Outside of :meth:`recording` (in generation) it does nothing.
+    pass. Outside of :meth:`recording` (in generation) it does nothing. Where gradients are kept, it ties the values to
+    the forward's output with weight 0: DDP looks for unused parameters there, and would take the head for one.
 
     Args:
         backbone: the policy without its language-model head.
@@ -67,9 +68,15 @@ class ValueCapture:
         finally:
             self._completion_length, self._values = None, []
 
-    def _record(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        if self._completion_length is not None:
-            self._values.append(self._head.values(output.last_hidden_state, self._completion_length))
+    def _record(self, module: nn.Module, inputs: Any, output: Any) -> Any:
+        if self._completion_length is None:
+            return None
+        hidden = output.last_hidden_state
+        values = self._head.values(hidden, self._completion_length)
+        self._values.append(values)
+        if values.requires_grad:
+            output.last_hidden_state = hidden + (0 * values.sum()).to(hidden.dtype)
+        return output
 
 
 def save_value_head(head: ValueHead, folder: str | Path) -> None:
