@@ -15,7 +15,8 @@ WEIGHTS = Path(__file__).resolve().parents[1] / "weights"
 PARTS: dict[str, dict[str, Any]] = {
     "vae": {"steps": 6000, "batch_size": 16, "learning_rate": 2e-3},
     "vqa_judge": {"steps": 4000, "batch_size": 32, "learning_rate": 1e-3},
-    "stable_diffusion": {"steps": 4400, "batch_size": 32, "learning_rate": 1e-3},
+    "stable_diffusion": {"steps": 3872, "batch_size": 32, "learning_rate": 1e-3},
+    "stable_diffusion_unsure": {"steps": 700, "batch_size": 32, "learning_rate": 5e-4},
     "vqa_judge_generated": {"steps": 1000, "batch_size": 32, "learning_rate": 5e-4},
     "rater": {"steps": 6000, "batch_size": 16, "learning_rate": 1e-3},
     "captioner": {"steps": 4000, "batch_size": 32, "learning_rate": 1e-3},
@@ -36,7 +37,7 @@ def main() -> None:
     torch.set_num_threads(1)  # the recorded logs are those of one thread
     settings = {k: getattr(arguments, k) or v for k, v in PARTS[arguments.part].items()}
     config = BuildConfig(
-        out=arguments.out or arguments.weights / arguments.part.removesuffix("_generated"),
+        out=arguments.out or arguments.weights / arguments.part.removesuffix("_generated").removesuffix("_unsure"),
         seed=arguments.seed,
         weights=arguments.weights,
         **settings,

@@ -1,14 +1,9 @@
-"""The generator: a small ``StableDiffusionPipeline``, first taught well, then made unsure with partly wrong captions.
-
-The second phase is what makes reinforcement visible (a generator that knows but is unsure): 40 percent of its
-captions have one or two attributes replaced, as captions from the web have.
-"""
+"""The generator: a small ``StableDiffusionPipeline``, taught on right captions; its second stage makes it unsure."""
 
 from __future__ import annotations
 
 import random
 from copy import deepcopy
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -30,7 +25,6 @@ from rewards.shapes.vocabulary import new_tokenizer
 TEXT_WIDTH = 96
 MAX_WORDS = 16
 LATENT_SIZE = 8
-WRONG_CAPTIONS = 0.4
 _COLORS, _BACKGROUNDS = list(COLORS), list(BACKGROUNDS)
 # The caption's meaning as classes: count, colour and shape of two phrases, the relation, the background.
 MEANING_SIZES = (
@@ -150,43 +144,27 @@ class Captions:
 
 
 def build(config: BuildConfig) -> None:
-    """Text encoder alone, then all jointly (85 percent of the steps), then on partly wrong captions."""
+    """Text encoder alone, then all jointly."""
     torch.manual_seed(config.seed)
     log = BuildLog("stable_diffusion", config)
     vae = AutoencoderKL.from_pretrained(config.weights / "vae").eval().requires_grad_(False)
     pipeline = new_pipeline(vae)
     pipeline.unet.to(memory_format=torch.channels_last)
-    rng = random.Random(config.seed + 11)
-    scenes = [train_scene(rng) for _ in range(8000)]
-    with torch.no_grad():
-        latents = torch.cat(
-            [
-                vae.encode(to_tensor(render_array(scenes[i : i + 64]))).latent_dist.mean
-                for i in range(0, len(scenes), 64)
-            ]
-        )
-    captions = Captions(scenes, rng)
+    captions, latents = cached_scenes(vae, random.Random(config.seed + 11))
     head = torch.nn.Linear(TEXT_WIDTH, sum(MEANING_SIZES))
     _pretrain_text(pipeline, head, captions, steps=min(300, config.steps))
-
-    clean = int(0.88 * config.steps)
-    averaged = _train(pipeline, head, captions, latents, replace(config, steps=clean), log, ema=0.998)
-    _adopt(pipeline, averaged)
-    log(step=clean, clean=evaluate(pipeline, 256))
-    captions.wrong = WRONG_CAPTIONS
-    averaged = _train(
-        pipeline,
-        head,
-        captions,
-        latents,
-        replace(config, steps=config.steps - clean, learning_rate=config.learning_rate / 2),
-        log,
-        ema=0.985,
-    )
-    _adopt(pipeline, averaged)
-    log(step=config.steps, final=evaluate(pipeline, 256))
+    train(pipeline, head, captions, latents, config, log, ema=0.998)
+    log(step=config.steps, clean=evaluate(pipeline, 256))
     pipeline.unet.to(memory_format=torch.contiguous_format)
     pipeline.save_pretrained(config.out)
+
+
+@torch.no_grad()
+def cached_scenes(vae: AutoencoderKL, rng: random.Random, count: int = 8000) -> tuple[Captions, torch.Tensor]:
+    """Scenes of the training split with their latents ``(count, 8, 8, 8)``."""
+    scenes = [train_scene(rng) for _ in range(count)]
+    latents = [vae.encode(to_tensor(render_array(scenes[i : i + 64]))).latent_dist.mean for i in range(0, count, 64)]
+    return Captions(scenes, rng), torch.cat(latents)
 
 
 def _ids(pipeline: StableDiffusionPipeline, texts: list[str]) -> torch.Tensor:
@@ -212,7 +190,7 @@ def _pretrain_text(pipeline: StableDiffusionPipeline, head: torch.nn.Linear, cap
         update(_meaning_loss(head, ids, pipeline.text_encoder(ids)[0], texts), optimizer, parameters)
 
 
-def _train(
+def train(
     pipeline: StableDiffusionPipeline,
     head: torch.nn.Linear,
     captions: Captions,
@@ -220,10 +198,8 @@ def _train(
     config: BuildConfig,
     log: BuildLog,
     ema: float,
-) -> list[torch.nn.Module]:
-    """Denoising with loss weight 1 / max(1 - alpha_bar, 0.2) and 10 percent empty captions; returns the averaged
-    models.
-    """
+) -> None:
+    """Denoising with loss weight 1 / max(1 - alpha_bar, 0.2) and 10 percent empty captions; keeps averaged weights."""
     models = [pipeline.unet.train(), pipeline.text_encoder.train()]
     averaged = [deepcopy(m).eval() for m in models]
     weights = [p for m in models for p in m.parameters()]
@@ -256,14 +232,9 @@ def _train(
             log(step=step + 1, loss=float(np.mean(losses[-500:])), wrong=captions.wrong)
             if step % 2000 == 1999:
                 log(step=step + 1, **evaluate(pipeline, 96, averaged))
-    return averaged
-
-
-def _adopt(pipeline: StableDiffusionPipeline, averaged: list[torch.nn.Module]) -> None:
-    pipeline.unet.load_state_dict(averaged[0].state_dict())
-    pipeline.text_encoder.load_state_dict(averaged[1].state_dict())
-    pipeline.unet.eval()
-    pipeline.text_encoder.eval()
+    for model, mean in zip(models, averaged):
+        model.load_state_dict(mean.state_dict())
+        model.eval()
 
 
 @torch.no_grad()
