@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 PROMPTS = ["a red circle", "a green square", "a blue circle", "a circle on white background"]
-EPOCHS, BATCHES, BATCH, IMAGES, STEPS, GUIDANCE, RATE, CLIP = 6, 2, 16, 8, 10, 5.0, 3e-3, 1e-4
+BATCHES, BATCH, IMAGES, STEPS, GUIDANCE, RATE, CLIP = 2, 16, 8, 10, 5.0, 3e-3, 1e-4
 WORDS = sorted({word for prompt in PROMPTS for word in prompt.split()})
 
 
@@ -32,19 +32,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", help="python of the environment with trl 0.22.2")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each trainer")
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--worker", choices=["ours", "trl"], help=argparse.SUPPRESS)
     parser.add_argument("--weights", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        print("RESULT " + json.dumps(_worker(arguments.worker, Path(arguments.weights), arguments.seed)))
+        print(
+            "RESULT " + json.dumps(_worker(arguments.worker, Path(arguments.weights), arguments.seed, arguments.epochs))
+        )
     elif arguments.peer:
-        _compare(arguments.peer, arguments.rounds)
+        _compare(arguments.peer, arguments.rounds, arguments.epochs)
     else:
         parser.error("--peer is needed")
 
 
-def _compare(peer: str, rounds: int) -> None:
+def _compare(peer: str, rounds: int, epochs: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder)
         _save_weights(weights)
@@ -52,7 +55,7 @@ def _compare(peer: str, rounds: int) -> None:
         for seed in range(rounds):
             for name in ("ours", "trl") if seed % 2 == 0 else ("trl", "ours"):
                 python = sys.executable if name == "ours" else peer
-                results[name].append(_run(python, name, weights, seed))
+                results[name].append(_run(python, name, weights, seed, epochs))
                 print(name, json.dumps(results[name][-1]), flush=True)
     print(f"\n{'':32}{'ours':>12}{'TRL 0.22.2':>12}")
     for key, title in (
@@ -65,11 +68,22 @@ def _compare(peer: str, rounds: int) -> None:
     ):
         values = [sorted(row[key] for row in results[name])[rounds // 2] for name in ("ours", "trl")]
         print(f"{title:32}" + "".join(f"{value:>12.4g}" for value in values))
-    print(f"medians of {rounds} runs of {EPOCHS} epochs of {BATCHES * BATCH} pictures, {STEPS} steps, one thread")
+    print(f"medians of {rounds} runs of {epochs} epochs of {BATCHES * BATCH} pictures, {STEPS} steps, one thread")
 
 
-def _run(python: str, name: str, weights: Path, seed: int) -> dict[str, Any]:
-    command = [python, __file__, "--worker", name, "--weights", str(weights), "--seed", str(seed)]
+def _run(python: str, name: str, weights: Path, seed: int, epochs: int) -> dict[str, Any]:
+    command = [
+        python,
+        __file__,
+        "--worker",
+        name,
+        "--weights",
+        str(weights),
+        "--seed",
+        str(seed),
+        "--epochs",
+        str(epochs),
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     line = next((line for line in done.stdout.splitlines() if line.startswith("RESULT ")), None)
@@ -78,7 +92,7 @@ def _run(python: str, name: str, weights: Path, seed: int) -> dict[str, Any]:
     return json.loads(line.removeprefix("RESULT "))
 
 
-def _worker(name: str, weights: Path, seed: int) -> dict[str, Any]:
+def _worker(name: str, weights: Path, seed: int, epochs: int) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)
@@ -91,11 +105,11 @@ def _worker(name: str, weights: Path, seed: int) -> dict[str, Any]:
         return value, {}
 
     pipeline = _pipeline(weights)
-    trainer = (_ours if name == "ours" else _trl)(pipeline, reward, clock, seed)
+    trainer = (_ours if name == "ours" else _trl)(pipeline, reward, clock, seed, epochs)
     start_memory, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
     trainer()
     wall = time.perf_counter() - start
-    pictures, epoch = EPOCHS * BATCHES * BATCH, BATCHES * BATCH
+    pictures, epoch = epochs * BATCHES * BATCH, BATCHES * BATCH
     return {
         "sampling": 1000 * clock["sampling"] / pictures,
         "training": 1000 * clock["training"] / pictures,
@@ -117,13 +131,13 @@ def _timed(function: Any, clock: dict[str, float], name: str) -> Any:
     return wrapped
 
 
-def _ours(pipeline: Any, reward: Any, clock: dict[str, float], seed: int) -> Any:
+def _ours(pipeline: Any, reward: Any, clock: dict[str, float], seed: int, epochs: int) -> Any:
     from rewards.trainers.ddpo import DDPOConfig, DDPOTrainer
 
     args = DDPOConfig(
         logdir=tempfile.mkdtemp(),
         seed=seed,
-        num_epochs=EPOCHS,
+        num_epochs=epochs,
         save_freq=0,
         lora_rank=4,
         sample_num_steps=STEPS,
@@ -141,7 +155,7 @@ def _ours(pipeline: Any, reward: Any, clock: dict[str, float], seed: int) -> Any
     return trainer.train
 
 
-def _trl(pipeline: Any, reward: Any, clock: dict[str, float], seed: int) -> Any:
+def _trl(pipeline: Any, reward: Any, clock: dict[str, float], seed: int, epochs: int) -> Any:
     from accelerate import PartialState
     from trl import DDPOConfig, DDPOTrainer, DefaultDDPOStableDiffusionPipeline
 
@@ -158,7 +172,7 @@ def _trl(pipeline: Any, reward: Any, clock: dict[str, float], seed: int) -> Any:
 
     args = DDPOConfig(
         seed=seed,
-        num_epochs=EPOCHS,
+        num_epochs=epochs,
         save_freq=10_000,
         mixed_precision="no",
         sample_num_steps=STEPS,
@@ -176,7 +190,7 @@ def _trl(pipeline: Any, reward: Any, clock: dict[str, float], seed: int) -> Any:
     trainer._train_batched_samples = _timed(trainer._train_batched_samples, clock, "training")
 
     def train() -> None:
-        for epoch in range(EPOCHS):
+        for epoch in range(epochs):
             trainer.step(epoch, epoch)
 
     return train
