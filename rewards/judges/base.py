@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from rewards.errors import InputError, RewardsError
+from rewards.images import unbatch
 
 DEFAULT_RATINGS = ("1", "2", "3", "4", "5")
 
@@ -121,8 +122,13 @@ def well_formed(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def check_rows(images: Sequence[Any], texts: Sequence[str], what: str) -> None:
-    """Raise :class:`InputError` unless there is one text a picture and every text is a string."""
+def check_rows(images: Any, texts: Sequence[str], what: str) -> list[Any]:
+    """The images as a list (a batched tensor is split, once, so that an image's identity lasts as long as the call).
+
+    Raises:
+        InputError: There is not one text a picture, or a text is not a string.
+    """
+    images = unbatch(images)
     if isinstance(texts, str):
         raise InputError(f"expected a list of {what}s; got one string")
     if len(images) != len(texts):
@@ -130,6 +136,7 @@ def check_rows(images: Sequence[Any], texts: Sequence[str], what: str) -> None:
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"{what} {index} is a {type(text).__name__}; expected a string")
+    return images
 
 
 _resident: dict[tuple[Any, ...], Judge] = {}

@@ -45,7 +45,7 @@ class CachedJudge(Judge):
 
     def rate(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS) -> Ratings:
         """As the judge's own."""
-        check_rows(images, prompts, "prompt")
+        images = check_rows(images, prompts, "prompt")
         words = [str(rating) for rating in ratings]
         reasons: dict[int, str | None] = {}
 
@@ -63,7 +63,7 @@ class CachedJudge(Judge):
 
     def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
         """As the judge's own."""
-        check_rows(images, questions, "question")
+        images = check_rows(images, questions, "question")
 
         def ask(rows: list[int]) -> list[Any]:
             return self.judge.answer([images[row] for row in rows], [questions[row] for row in rows])
@@ -74,7 +74,7 @@ class CachedJudge(Judge):
         self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[torch.Tensor]:
         """As the judge's own."""
-        check_rows(images, questions, "question")
+        images = check_rows(images, questions, "question")
         if len(choices) != len(questions):
             raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
 
@@ -92,7 +92,7 @@ class CachedJudge(Judge):
 
     def explain(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """As the judge's own."""
-        check_rows(images, prompts, "prompt")
+        images = check_rows(images, prompts, "prompt")
 
         def ask(rows: list[int]) -> list[Any]:
             return self.judge.explain(

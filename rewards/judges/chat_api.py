@@ -106,7 +106,7 @@ class ChatJudge(Judge):
 
     def rate(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS) -> Ratings:
         """Probability of each rating as the first token; see :meth:`rewards.judges.base.Judge.rate`."""
-        check_rows(images, prompts, "prompt")
+        images = check_rows(images, prompts, "prompt")
         words = [str(rating) for rating in ratings]
         options = {"max_tokens": 1, "logprobs": True, "top_logprobs": MOST_LOGPROBS}
         rows = self._ask(images, prompts, options, lambda answer: read_ratings(answer, words, self.most_unknown))
@@ -119,7 +119,7 @@ class ChatJudge(Judge):
 
     def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
         """The server's answers; None where a row could not be answered."""
-        check_rows(images, questions, "question")
+        images = check_rows(images, questions, "question")
         prompts = [ANSWER_PROMPT.format(question=question) for question in questions]
         rows = self._ask(images, prompts, {"max_tokens": 16}, _read_text)
         return [row if isinstance(row, str) else None for row in rows]
@@ -128,7 +128,7 @@ class ChatJudge(Judge):
         """Why each prompt was given its rating; see :meth:`rewards.judges.vlm.VLMJudge.explain`."""
         from rewards.judges.prompting import WHY
 
-        check_rows(images, prompts, "prompt")
+        images = check_rows(images, prompts, "prompt")
         said = [[{"role": "assistant", "content": rating}, {"role": "user", "content": WHY}] for rating in ratings]
         rows = self._ask(images, prompts, {"max_tokens": 128}, _read_text, said)
         return [row if isinstance(row, str) else None for row in rows]

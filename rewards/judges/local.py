@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,6 +62,8 @@ class LocalJudge(Judge):
                 path, dtype=resolve_dtype(dtype, self.device), **common, **options
             )
             self.processor: Any = AutoProcessor.from_pretrained(path, **common)
+        # Some models keep state between calls (rotary offsets, the picture at work): one call at a time.
+        self._lock = threading.RLock()
         self.quantized = quantization_config is not None
         self.model.eval().requires_grad_(False)
         if not self.quantized:

@@ -53,7 +53,7 @@ class RemoteJudge(Judge):
 
     def rate(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS) -> Ratings:
         """Probability of each rating after each prompt; see :meth:`rewards.judges.base.Judge.rate`."""
-        check_rows(images, prompts, "prompt")
+        images = check_rows(images, prompts, "prompt")
         words = [str(rating) for rating in ratings]
         rows = self._call("rate", images, [{"prompt": well_formed(prompt)} for prompt in prompts], {"ratings": words})
         probabilities = torch.full((len(prompts), len(words)), torch.nan)
@@ -65,7 +65,7 @@ class RemoteJudge(Judge):
 
     def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
         """Free-form answers; None where a row could not be answered."""
-        check_rows(images, questions, "question")
+        images = check_rows(images, questions, "question")
         rows = self._call("answer", images, [{"prompt": well_formed(question)} for question in questions], {})
         return [row["answer"] if isinstance(row, dict) else None for row in rows]
 
@@ -73,7 +73,7 @@ class RemoteJudge(Judge):
         self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[torch.Tensor]:
         """Log-probability of each choice; NaN where a row could not be judged."""
-        check_rows(images, questions, "question")
+        images = check_rows(images, questions, "question")
         if len(choices) != len(questions):
             raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
         texts = [
@@ -88,7 +88,7 @@ class RemoteJudge(Judge):
 
     def explain(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """Why each prompt was given its rating; see :meth:`rewards.judges.vlm.VLMJudge.explain`."""
-        check_rows(images, prompts, "prompt")
+        images = check_rows(images, prompts, "prompt")
         texts = [{"prompt": well_formed(prompt), "rating": rating} for prompt, rating in zip(prompts, ratings)]
         rows = self._call("explain", images, texts, {})
         return [row["answer"] if isinstance(row, dict) else None for row in rows]

@@ -59,24 +59,26 @@ class VQAJudge(LocalJudge):
 
     def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
         """Free-form answers; None where a row's picture cannot be read."""
-        check_rows(images, questions, "question")
+        images = check_rows(images, questions, "question")
         answers: list[str | None] = [None] * len(questions)
-        for rows, texts in self._batches(images, questions, [[] for _ in questions], self._answer):
-            for row, text in zip(rows, texts):
-                answers[row] = text
+        with self._lock:
+            for rows, texts in self._batches(images, questions, [[] for _ in questions], self._answer):
+                for row, text in zip(rows, texts):
+                    answers[row] = text
         return answers
 
     def choose(
         self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[torch.Tensor]:
         """Log-probability of each choice as the whole answer; NaN where a row's picture cannot be read."""
-        check_rows(images, questions, "question")
+        images = check_rows(images, questions, "question")
         if len(choices) != len(questions):
             raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
         scores = [torch.full((len(offered),), torch.nan) for offered in choices]
-        for rows, found in self._batches(images, questions, choices, self._choose):
-            for row, score in zip(rows, found):
-                scores[row] = score.float().cpu()
+        with self._lock:
+            for rows, found in self._batches(images, questions, choices, self._choose):
+                for row, score in zip(rows, found):
+                    scores[row] = score.float().cpu()
         return scores
 
     def _answer(self, asked: Asked) -> list[str]:

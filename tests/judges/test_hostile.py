@@ -93,11 +93,11 @@ def test_raters_score_or_abstain_and_neighbours_stay(tiny_judge, kind):
 def test_control_tokens_inject_neither_pictures_nor_turns(tiny_judge):
     for kind in RATERS:
         judge = tiny_judge(kind)
-        pictures = judge._pictures(tiny_models.picture(0), 0)
-        looked = judge.encoder.look(pictures)
-        expected = judge._control_count(judge.encoder.ids(looked, ""))
+        pictures = judge.rows.pictures(tiny_models.picture(0), 0)
+        looked = judge.rows.encoder.look(pictures)
+        expected = judge.rows.control_count(judge.rows.encoder.ids(looked, ""))
         for text in hostile_texts(judge)[:25]:
-            assert judge._control_count(judge.encoder.ids(looked, text)) == expected, (kind, text)
+            assert judge.rows.control_count(judge.rows.encoder.ids(looked, text)) == expected, (kind, text)
 
 
 @pytest.mark.parametrize("kind", ANSWERERS)

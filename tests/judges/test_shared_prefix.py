@@ -102,12 +102,12 @@ def test_ratings_equal_independent_full_prompts(tiny_judge, kind):
     )
     assert expected.std(0).min() > 1e-4  # the reference itself tells the rows apart
     for budget in (16_384, 900, 1):
-        judge.token_budget = budget
+        judge.rows.token_budget = budget
         found = judge.rate(images, prompts)
         assert found.reasons == (None,) * len(prompts)
         assert torch.allclose(found.probabilities, expected, atol=1e-5, rtol=1e-4), budget
-    judge.token_budget = 16_384
-    assert judge.shared is not None and judge.model.config.model_type == KINDS[kind]
+    judge.rows.token_budget = 16_384
+    assert judge.rows.shared is not None and judge.model.config.model_type == KINDS[kind]
     part = list(range(0, len(prompts), 3))[::-1]
     again = judge.rate([images[at] for at in part], [prompts[at] for at in part]).probabilities
     assert torch.allclose(again, expected[part], atol=1e-5, rtol=1e-4)
@@ -138,8 +138,8 @@ def test_answers_equal_the_models_own_generate(tiny_judge, kind):
     questions = ["how many circle", "what color", "is the text correct or complete or clear", "yes", "no", "how many"]
     found = judge.answer(images, questions)
     for image, question, answer in zip(images, questions, found):
-        inputs = judge.encoder.full_inputs(judge._pictures(image, 0), ANSWER_PROMPT.format(question=question))
-        ids = judge.plain.greedy(judge.encoder.to_device(inputs), judge._stop_tokens, 16)
+        inputs = judge.rows.encoder.full_inputs(judge.rows.pictures(image, 0), ANSWER_PROMPT.format(question=question))
+        ids = judge.rows.plain.greedy(judge.rows.encoder.to_device(inputs), judge._stop_tokens, 16)
         assert answer == judge.tokenizer.decode(ids, skip_special_tokens=True).strip()
 
 
@@ -179,7 +179,7 @@ def test_running_out_of_memory_halves_the_budget_for_good(tiny_judge):
     handle = language_model.register_forward_pre_hook(small_device, with_kwargs=True)
     try:
         assert torch.allclose(judge.rate(images, prompts).probabilities, expected, atol=1e-5)
-        assert judge.token_budget < 4096
+        assert judge.rows.token_budget < 4096
         sizes.clear()
         judge.rate(images, prompts)
         assert max(sizes) <= 3

@@ -82,3 +82,25 @@ def test_an_unreadable_picture_is_nan_with_its_reason(tiny_judge):
     assert found.probabilities[1].isnan().all() and found.mass[1].isnan()
     assert "image 1" in found.reasons[1]
     assert torch.allclose(found.probabilities[[0, 2]], judge.rate([good, good], ["a", "c"]).probabilities, atol=1e-5)
+
+
+def test_a_batched_tensor_is_its_images(tiny_judge):
+    """Rows are recognised by the identity of their image, which must outlive the slicing of a batch."""
+    for kind in ("llava", "blip"):
+        judge = tiny_judge(kind)
+        batch = torch.rand(6, 3, 40, 40, generator=torch.Generator().manual_seed(0))
+        questions, choices = [f"how many circle {at}" for at in range(6)], [["yes", "no"]] * 6
+        expected = [judge.choose([batch[at]], [questions[at]], [choices[at]])[0] for at in range(6)]
+        assert torch.allclose(torch.stack(judge.choose(batch, questions, choices)), torch.stack(expected), atol=1e-4)
+        assert not torch.allclose(expected[0], expected[1], atol=1e-3)
+
+
+def test_threads_share_a_judge(tiny_judge):
+    from concurrent.futures import ThreadPoolExecutor
+
+    judge = tiny_judge("qwen2_5_vl")  # its rotary offsets live in the model
+    images, prompts = [tiny_models.picture(seed, (40 + 30 * seed, 60)) for seed in range(4)], ["rate a"] * 4
+    expected = judge.rate(images, prompts).probabilities
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda at: judge.rate([images[at % 4]], ["rate a"]).probabilities[0], range(16)))
+    assert all(torch.allclose(row, expected[at % 4], atol=1e-6) for at, row in enumerate(found))

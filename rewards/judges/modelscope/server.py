@@ -18,7 +18,7 @@ import json
 import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 PROTOCOL = 1
 CHECKPOINTS = {
@@ -53,7 +53,7 @@ def answer_rows(body: Dict[str, Any], answer: Answer) -> Dict[str, Any]:
     """The answers of a request; None for a row whose picture cannot be read or that the model fails on."""
     from PIL import Image
 
-    rows = []
+    rows: List[Dict[str, Optional[str]]] = []
     for row in body["rows"]:
         try:
             encoded = base64.b64decode(body["pictures"][row["pictures"][0]], validate=True)
