@@ -139,9 +139,10 @@ class HarmonicEval:
         self._check_lengths(images, texts, inputs, boxes)
         reasons: list[str | None] = [None] * len(texts)
         rows: list[tuple[int, Any]] = []
+        picture = _PictureReader()
         for row in range(len(texts)):
             try:
-                rows.append((row, self._prepare_row(row, images, texts, inputs, boxes)))
+                rows.append((row, self._prepare_row(row, picture, images, texts, inputs, boxes)))
             except InputError as error:
                 reasons[row] = str(error)
         raw = torch.full((len(texts), len(self.criteria), len(self.ratings)), torch.nan)
@@ -252,6 +253,7 @@ class HarmonicEval:
     def _prepare_row(
         self,
         row: int,
+        picture: _PictureReader,
         images: Sequence[Any],
         texts: Sequence[Any],
         inputs: Sequence[Any] | None,
@@ -266,12 +268,12 @@ class HarmonicEval:
         if entry is None:
             raise InputError(f"text {row} has no image")
         if isinstance(entry, list | tuple):
-            several = [to_pil(image, index=row) for image in entry]
+            several = [picture(image, row) for image in entry]
             if not several:
                 raise InputError(f"text {row} has no image")
             image: Any = several[0] if len(several) == 1 else several
         else:
-            image = to_pil(entry, index=row)
+            image = picture(entry, row)
         if self.task.needs_box:
             if isinstance(image, list):
                 raise InputError(f"text {row} has {len(image)} images: a box can be drawn on one only")
@@ -312,6 +314,19 @@ class HarmonicEval:
             if weight < self.min_rating_mass or weight == 0:
                 return f"{criterion}: rating mass {weight:.3g} is below {self.min_rating_mass:g}"
         raise AssertionError("asked for the reason of a row that was judged")
+
+
+class _PictureReader:
+    """Reads pictures as RGB, one object once: the completions of a group share theirs."""
+
+    def __init__(self) -> None:
+        self._read: dict[int, tuple[Any, Any]] = {}
+
+    def __call__(self, image: Any, row: int) -> Any:
+        if id(image) not in self._read:
+            # The source is kept beside the picture: its id must not be given to another object meanwhile.
+            self._read[id(image)] = (image, to_pil(image, index=row))
+        return self._read[id(image)][1]
 
 
 def optional_floats(values: Tensor) -> list[float | None]:

@@ -246,15 +246,18 @@ class PPOTrainer(GRPOTrainer):
         log = self._metrics["train" if self.model.training else "eval"]
         # GRPO compares the texts of a prompt; PPO does not, so its group statistics would mislead.
         log.pop("frac_reward_zero_std", None)
-        gather = self.accelerator.gather
-        valid = gather(mask.flatten()).bool()
-        all_values, all_returns = gather(values.flatten()), gather(returns.flatten())
-        if valid.any():
-            log["ppo/value_mean"].append(all_values[valid].mean().item())
-            log["ppo/return_mean"].append(all_returns[valid].mean().item())
-            log["ppo/explained_variance"].append(explained_variance(all_values, all_returns, valid).item())
+        # Sums, not gathered tokens: processes pad their texts to different lengths.
+        of_values, of_returns, of_errors = (
+            self.accelerator.reduce(masked_moments(tokens, mask), reduction="sum")
+            for tokens in (values, returns, returns - values)
+        )
+        if of_values[2] > 0:
+            log["ppo/value_mean"].append((of_values[0] / of_values[2]).item())
+            log["ppo/return_mean"].append((of_returns[0] / of_returns[2]).item())
+            log["ppo/explained_variance"].append(explained_variance(of_errors, of_returns))
         if reference is not None:
             # Of whole texts, as TRL's old objective/kl.
+            gather = self.accelerator.gather
             kl = gather(((log_probs - reference) * mask).sum(1))[gather(judged)]
             if len(kl):
                 log["kl"].append(kl.mean().item())

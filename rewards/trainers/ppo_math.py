@@ -6,6 +6,8 @@ texts, T tokens, right-padded; the mask is 1 on a text's own tokens.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -137,16 +139,23 @@ def whiten(values: Tensor, mask: Tensor, moments: Tensor) -> Tensor:
     return (((values - mean) / (deviation + 1e-8)) * mask).to(values.dtype)
 
 
-def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
+def explained_variance(errors: Tensor, returns: Tensor) -> float:
     """1 - Var(returns - values) / Var(returns) over the tokens that count; NaN if the returns do not vary.
 
+    Args:
+        errors: moments (see :func:`masked_moments`) of returns - values, summed over processes.
+        returns: moments of the returns.
+
     Example:
-        >>> one = torch.ones(4)
-        >>> explained_variance(torch.arange(4.0), torch.arange(4.0), one)
-        tensor(1.)
+        >>> mask, returns = torch.ones(4), torch.arange(4.0)
+        >>> explained_variance(masked_moments(returns - returns, mask), masked_moments(returns, mask))
+        1.0
     """
-    chosen = mask.bool()
-    error, target = (returns - values)[chosen], returns[chosen]
-    if len(target) < 2 or target.var() == 0:
-        return torch.tensor(torch.nan)
-    return 1 - error.var() / target.var()
+    error, target = _variance(errors), _variance(returns)
+    # Rounding leaves a variance of about 1e-16 of the squares where nothing varies.
+    return 1 - error / target if target > 1e-12 * max(returns[1].item(), 1e-300) else math.nan
+
+
+def _variance(moments: Tensor) -> float:
+    total, squares, count = moments.tolist()
+    return max(squares / count - (total / count) ** 2, 0.0) if count else 0.0

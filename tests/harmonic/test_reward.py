@@ -103,6 +103,16 @@ def test_several_images_a_row_reach_the_judge_together():
     assert [len(image) if isinstance(image, list) else 1 for image, _ in judge.asked] == [2, 1]
 
 
+def test_a_group_shares_one_picture_and_a_batched_array_keeps_its_rows_apart():
+    judge, image = KnownJudge(), picture(1).convert("RGBA")
+    HarmonicEval(judge, criteria=["fluency"]).score([image] * 3, ["a", "b", "c"])
+    assert len({id(seen) for seen, _ in judge.asked}) == 1
+    judge = KnownJudge()
+    batch = torch.stack([torch.full((3, 8, 8), value) for value in (0.0, 0.5, 1.0)])
+    HarmonicEval(judge, criteria=["fluency"]).score(batch, ["a", "b", "c"])
+    assert [seen.getpixel((0, 0))[0] for seen, _ in judge.asked] == [0, 128, 255]
+
+
 def test_a_dataset_without_pictures_is_an_error_that_says_what_to_add():
     with pytest.raises(InputError, match="'image' or 'images' column"):
         HarmonicEval(KnownJudge())(prompts=["a"], completions=["b"])

@@ -1,5 +1,7 @@
 """PPO's pure functions against direct sums and hand-computed values."""
 
+import math
+
 import pytest
 import torch
 
@@ -109,8 +111,13 @@ def test_whitening_over_two_processes_equals_one():
 
 
 def test_explained_variance():
-    returns = torch.tensor([1.0, 2.0, 3.0, 100.0])
-    mask = torch.tensor([1, 1, 1, 0])
-    assert explained_variance(torch.full((4,), 9.0), returns, mask).item() == pytest.approx(0.0)
-    assert explained_variance(returns, returns, mask).item() == 1.0
-    assert explained_variance(returns, torch.ones(4), mask).isnan()
+    returns, mask = torch.tensor([1.0, 2.0, 3.0, 100.0]), torch.tensor([1, 1, 1, 0])
+
+    def of(values, returns=returns):
+        return explained_variance(masked_moments(returns - values, mask), masked_moments(returns, mask))
+
+    assert of(torch.full((4,), 9.0)) == pytest.approx(0.0)
+    assert of(returns) == 1.0
+    assert of(torch.tensor([1.5, 2.0, 2.5, 0.0])) == pytest.approx(0.75)
+    assert math.isnan(of(returns, torch.ones(4)))
+    assert math.isnan(explained_variance(torch.zeros(3), torch.zeros(3)))
