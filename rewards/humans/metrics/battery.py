@@ -88,6 +88,10 @@ class Battery:
         scores[WITHOUT_CRITERIA] = OverallJudge(self.judge, short_overall_prompt() if short is not None else None)(
             items
         )
+        if short is not None:
+            self._note(
+                f"{WITHOUT_CRITERIA}: judge {self.judge.name} was never trained on a prompt for all criteria at once"
+            )
         reward = HarmonicEval(self.judge, task=task, prompts=short)
         by_gamma = harmonic_scores(reward, items, GAMMAS)
         return scores | {gamma_name(gamma): by_gamma[gamma] for gamma in GAMMAS}

@@ -115,7 +115,11 @@ def run_study(judge: Any, folder: Path, *, per_task: int = 100, seed: int = 0, r
         resamples: of the bootstrap.
     """
     instances = study_instances(folder, per_task, seed)
-    battery = Battery(judge, notes=["CLIPScore and BERTScore need models that the shapes world does not have"])
+    notes = [
+        "the references of the reference-based metrics are full true texts, better than a user's references are",
+        "CLIPScore and BERTScore need models that the shapes world does not have",
+    ]
+    battery = Battery(judge, notes=notes)
     scores = battery.score_instances(instances)
     by_gamma = {gamma: scores[gamma_name(gamma)] for gamma in GAMMAS}
     other_gammas = {gamma_name(gamma) for gamma in GAMMAS} - {HARMONIC}
