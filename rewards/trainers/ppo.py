@@ -95,7 +95,8 @@ class PPOTrainer(GRPOTrainer):
 
     A text that no reward function could score takes no part in advantages, value targets and statistics.
 
-    Checkpoints and :meth:`save_model` hold a plain adapter (or model) and `value_head.safetensors` beside it.
+    Checkpoints and :meth:`save_model` hold a plain adapter (or model) and `value_head.safetensors` beside it. One
+    process and DDP are tested; FSDP and DeepSpeed are not.
 
     Raises:
         InputError: for a KL without an adapter to switch off, or settings outside their range.
@@ -277,7 +278,8 @@ class PPOTrainer(GRPOTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         super()._save(output_dir, state_dict)
-        save_value_head(self.value_head, output_dir or str(self.args.output_dir))
+        if self.args.should_save:
+            save_value_head(self.value_head, output_dir or str(self.args.output_dir))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
