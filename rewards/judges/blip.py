@@ -31,6 +31,9 @@ class BlipJudge(VQAJudge):
                 module.key = OncePerPicture(module.key, self._seen)
                 module.value = OncePerPicture(module.value, self._seen)
 
+    def _parts(self) -> list[Any]:
+        return [self.model.vision_model, self.model.text_encoder, self.model.text_decoder]
+
     @torch.no_grad()
     def _answer(self, asked: Asked) -> list[str]:
         states, mask = self._read_questions(asked)

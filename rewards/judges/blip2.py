@@ -27,6 +27,9 @@ class Blip2Judge(VQAJudge):
         self._encoder_decoder = self.model.language_model.config.is_encoder_decoder
         self._stop = self.model.language_model.config.eos_token_id
 
+    def _parts(self) -> list[Any]:
+        return [self.model.vision_model, self.model.qformer, self.model.language_model]
+
     @torch.no_grad()
     def _answer(self, asked: Asked) -> list[str]:
         states, mask = self._prompts(asked, padding_side="right" if self._encoder_decoder else "left")

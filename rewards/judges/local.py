@@ -31,7 +31,7 @@ class LocalJudge(Judge):
         revision: Branch, tag or commit.
         attn_implementation: As in `from_pretrained` (`"sdpa"`, `"eager"`, `"flash_attention_2"`).
         quantization_config: As in `from_pretrained`, for example a `BitsAndBytesConfig`; passed through.
-        compile: Run the forward pass through `torch.compile`.
+        compile: Run the forward passes through `torch.compile`.
         trust_remote_code: Run code that came with the checkpoint. Off unless asked for.
     """
 
@@ -69,7 +69,8 @@ class LocalJudge(Judge):
         if not self.quantized:
             self.model.to(self.device)
         if compile:
-            self.model.forward = torch.compile(self.model.forward, dynamic=True)
+            for part in self._parts():
+                part.forward = torch.compile(part.forward, dynamic=True)
         self.revision = getattr(self.model.config, "_commit_hash", None) or revision
         self.prompts = _prompts_beside(path)
 
@@ -82,6 +83,10 @@ class LocalJudge(Judge):
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "preprocessing": type(image_processor).__name__,
         }
+
+    def _parts(self) -> list[Any]:
+        """The modules that a judge calls, which `compile` compiles."""
+        return [self.model]
 
     def offload(self) -> None:
         """Move the weights to the CPU between two phases; the next call moves them back."""

@@ -14,7 +14,7 @@ class Plain:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._keeps_logits = "logits_to_keep" in inspect.signature(type(model).forward).parameters
 
     @torch.no_grad()
     def logits(self, inputs: dict[str, torch.Tensor], then: Sequence[int] = ()) -> torch.Tensor:

@@ -56,7 +56,7 @@ class SharedPrefix:
     def __init__(self, model: Any, processor: Any) -> None:
         self.model = model
         self.processor = processor
-        parameters = inspect.signature(model.model.forward).parameters
+        parameters = inspect.signature(type(model.model).forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"  # renamed in transformers 5.24
         self._type_ids = next((name for name in ("mm_token_type_ids", "token_type_ids") if name in parameters), None)
         self._rotary_3d = hasattr(model.model, "get_rope_index")

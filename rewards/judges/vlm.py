@@ -16,6 +16,7 @@ from rewards.judges.local import LocalJudge
 from rewards.judges.picture_rows import Abstained, PictureRows, Row
 from rewards.judges.plain import with_tokens
 from rewards.judges.rating_tokens import RatingTokens, continuation, find_rating_tokens
+from rewards.judges.shared_prefix import ARCHITECTURES
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,10 @@ class VLMJudge(LocalJudge):
             self.rating_tokens(DEFAULT_RATINGS)
         except UnsupportedAbility as error:  # it may still answer questions; rate() raises
             logger.warning("judge %s cannot rate on %s: %s", self.name, DEFAULT_RATINGS, error)
+
+    def _parts(self) -> list[Any]:
+        # Shared prefixes go through the model below the language head, the plain path through the whole.
+        return [self.model.model] if self.model.config.model_type in ARCHITECTURES else [self.model]
 
     def identity(self) -> dict[str, Any]:
         """As :meth:`LocalJudge.identity`, and how pictures came so far: as PIL images or tensors."""
