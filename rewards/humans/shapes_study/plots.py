@@ -60,7 +60,7 @@ def _taus(axis: Any, criteria: Mapping[str, Mapping[str, Mapping[str, Any]]]) ->
     )
     shown = axis.imshow(values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
     axis.set_yticks(range(len(criteria)), list(criteria))
-    labels = [f"{TASKS[task]}\n{short}" if short == "Clr" else short for task in tasks for short in SHORT_CRITERIA]
+    labels = [f"{short}\n{TASKS[task]}" if short == "Clr" else short for task in tasks for short in SHORT_CRITERIA]
     axis.set_xticks(range(len(labels)), labels, fontsize=7)
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
