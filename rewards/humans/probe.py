@@ -30,7 +30,8 @@ _SCALE_LINE = re.compile(r"^\s*(?:- )?\d\b.*$", re.MULTILINE)
 PARAPHRASES: dict[str, tuple[tuple[str, str], ...]] = {
     "polite": (("Rate ", "Please rate "), ("Answer with one number", "Please answer with one number")),
     "verb": (("Rate ", "Assess "), ("Scale:", "Levels:"), ("Criterion:", "What to look at:")),
-    "order": (
+    "comma": ((" . ", " , "),),
+    "frame": (
         ("Use the criterion and the scale below, and nothing else.", "Only the criterion and scale below count."),
     ),
 }
