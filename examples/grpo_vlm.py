@@ -18,23 +18,27 @@ from __future__ import annotations
 import argparse
 
 from rewards.errors import exit_cleanly
+from rewards.trainers.config import load_config
+from rewards.trainers.text_settings import GRPORunConfig
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", required=True, help="YAML file of settings (rewards.trainers.grpo.GRPORunConfig)")
+    parser.add_argument(
+        "--config", required=True, help="YAML file of settings (rewards.trainers.text_settings.GRPORunConfig)"
+    )
     parser.add_argument("--algorithm", choices=["grpo", "rloo"], help="overrides the config's")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings that win over the file")
     arguments = parser.parse_args()
 
     with exit_cleanly():
-        # Imported here, so that --help and a mistyped option answer at once.
-        from rewards.trainers.config import load_config
-        from rewards.trainers.grpo import GRPORunConfig, run_grpo
-        from rewards.trainers.text_run import format_summary
-
         chosen = [f"algorithm={arguments.algorithm}"] if arguments.algorithm else []
         config = load_config(GRPORunConfig, arguments.config, [*chosen, *arguments.overrides])
+
+        # Imported here, so that --help and a mistyped setting answer at once.
+        from rewards.trainers.grpo import run_grpo
+        from rewards.trainers.text_run import format_summary
+
         print(format_summary(run_grpo(config)))
         print(f"written to {config.output_dir}; curves: rewards curves {config.output_dir}")
 

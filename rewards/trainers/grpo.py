@@ -7,45 +7,17 @@ the run folder: `config.yaml`, `reward.json`, `metrics.jsonl`, `samples.jsonl`, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from rewards.trainers.text_run import TextRun, run_text_trainer, trainer_arguments
-from rewards.trainers.text_settings import DataSettings, EvaluationSettings, PolicySettings, RewardSettings
+from rewards.trainers.text_settings import GRPORunConfig
+
+__all__ = ["GRPORunConfig", "run_grpo"]
 
 _TRAINERS: dict[str, tuple[Any, Any]] = {"grpo": (GRPOTrainer, GRPOConfig), "rloo": (RLOOTrainer, RLOOConfig)}
-
-
-@dataclass
-class GRPORunConfig:
-    """Settings of a run; YAML mirrors them.
-
-    Args:
-        policy: the model that is trained.
-        data: where prompts come from.
-        reward: what is trained on.
-        evaluation: how held-out prompts are judged.
-        trainer: any arguments of `trl.GRPOConfig` (or `RLOOConfig`).
-        algorithm: `grpo` or `rloo`.
-        output_dir: the run folder.
-        seed: of training.
-        resume: continue the run in `output_dir` from its newest whole checkpoint.
-        overwrite: replace the run in `output_dir`.
-    """
-
-    policy: PolicySettings
-    data: DataSettings
-    reward: RewardSettings
-    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
-    trainer: dict[str, Any] = field(default_factory=dict)
-    algorithm: Literal["grpo", "rloo"] = "grpo"
-    output_dir: str = "runs/grpo"
-    seed: int = 0
-    resume: bool = False
-    overwrite: bool = False
 
 
 def run_grpo(config: GRPORunConfig) -> dict[str, Any]:

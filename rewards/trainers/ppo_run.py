@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rewards.trainers.ppo import PPOConfig, PPOTrainer
 from rewards.trainers.text_run import TextRun, run_text_trainer, trainer_arguments
-from rewards.trainers.text_settings import DataSettings, EvaluationSettings, PolicySettings, RewardSettings
+from rewards.trainers.text_settings import PPORunConfig
 
-
-@dataclass
-class PPORunConfig:
-    """Settings of a run; YAML mirrors them.
-
-    Args:
-        policy: the model that is trained.
-        data: where prompts come from.
-        reward: what is trained on.
-        evaluation: how held-out prompts are judged.
-        trainer: any arguments of :class:`~rewards.trainers.ppo.PPOConfig`.
-        output_dir: the run folder.
-        seed: of training.
-        resume: continue the run in `output_dir` from its newest whole checkpoint.
-        overwrite: replace the run in `output_dir`.
-    """
-
-    policy: PolicySettings
-    data: DataSettings
-    reward: RewardSettings
-    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
-    trainer: dict[str, Any] = field(default_factory=dict)
-    output_dir: str = "runs/ppo"
-    seed: int = 0
-    resume: bool = False
-    overwrite: bool = False
+__all__ = ["PPORunConfig", "run_ppo"]
 
 
 def run_ppo(config: PPORunConfig) -> dict[str, Any]:

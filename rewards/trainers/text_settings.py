@@ -1,9 +1,12 @@
-"""Settings that the runs of all text trainers share: policy, prompts, rewards, evaluation."""
+"""Settings of the text trainers' runs: policy, prompts, rewards, evaluation.
+
+Nothing heavy is imported here, so that a mistyped key in a config is answered at once.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from rewards.errors import InputError
 
@@ -140,3 +143,59 @@ class EvaluationSettings:
     num_samples: int = 8
     audits: list[AuditSettings] = field(default_factory=list)
     audit_max_gap: float | None = None
+
+
+@dataclass
+class GRPORunConfig:
+    """Settings of a run; YAML mirrors them.
+
+    Args:
+        policy: the model that is trained.
+        data: where prompts come from.
+        reward: what is trained on.
+        evaluation: how held-out prompts are judged.
+        trainer: any arguments of `trl.GRPOConfig` (or `RLOOConfig`).
+        algorithm: `grpo` or `rloo`.
+        output_dir: the run folder.
+        seed: of training.
+        resume: continue the run in `output_dir` from its newest whole checkpoint.
+        overwrite: replace the run in `output_dir`.
+    """
+
+    policy: PolicySettings
+    data: DataSettings
+    reward: RewardSettings
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    trainer: dict[str, Any] = field(default_factory=dict)
+    algorithm: Literal["grpo", "rloo"] = "grpo"
+    output_dir: str = "runs/grpo"
+    seed: int = 0
+    resume: bool = False
+    overwrite: bool = False
+
+
+@dataclass
+class PPORunConfig:
+    """Settings of a run; YAML mirrors them.
+
+    Args:
+        policy: the model that is trained.
+        data: where prompts come from.
+        reward: what is trained on.
+        evaluation: how held-out prompts are judged.
+        trainer: any arguments of :class:`~rewards.trainers.ppo.PPOConfig`.
+        output_dir: the run folder.
+        seed: of training.
+        resume: continue the run in `output_dir` from its newest whole checkpoint.
+        overwrite: replace the run in `output_dir`.
+    """
+
+    policy: PolicySettings
+    data: DataSettings
+    reward: RewardSettings
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    trainer: dict[str, Any] = field(default_factory=dict)
+    output_dir: str = "runs/ppo"
+    seed: int = 0
+    resume: bool = False
+    overwrite: bool = False
