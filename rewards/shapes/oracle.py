@@ -110,7 +110,9 @@ def _templates() -> tuple[list[str], np.ndarray]:
             for offset in (0.0, 0.25, 0.5):
                 x, y = centres[None] - offset, centres[:, None] - offset
                 names.append(name)
-                masks.append(_scaled(signed_distance(x, y, np.float32(radius), np.full((1, 1), index)) < 0))
+                masks.append(
+                    _scaled(signed_distance(x, y, np.full((1, 1), radius, np.float32), np.full((1, 1), index)) < 0)
+                )
     return names, np.array(masks)
 
 

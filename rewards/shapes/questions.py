@@ -56,7 +56,7 @@ def questions_for(caption: str) -> list[Question]:
     return [
         Question(
             text=text,
-            choices=list(choices),
+            choices=choices,
             answer=answer,
             element=element,
             element_type=kind,
@@ -71,7 +71,9 @@ def _about(phrase: Phrase, said: Description) -> list[tuple[str, str, tuple[str,
     """The questions on one phrase; colour and shape are asked only where the other one tells it apart."""
     one = phrase.count == 1
     element = f"{phrase.color} {phrase.shape}"
-    rows = [(f"is there a {element}?", "yes", ("yes", "no"), element, "object")]
+    rows: list[tuple[str, str, tuple[str, ...], str, str]] = [
+        (f"is there a {element}?", "yes", ("yes", "no"), element, "object")
+    ]
     if sum(p.shape == phrase.shape for p in said.phrases) == 1:
         noun = f"is the {phrase.shape}" if one else f"are the {phrase.shape}s"
         rows.append((f"what color {noun}?", str(phrase.color), tuple(COLORS), str(phrase.color), "color"))

@@ -55,7 +55,7 @@ class PromptStatistics:
         batch_mean, batch_std = _mean_and_deviation(rewards[valid])
         groups: dict[Hashable, list[int]] = {}
         for index in np.flatnonzero(valid):
-            groups.setdefault(prompts[index], []).append(int(index))
+            groups.setdefault(prompts[int(index)], []).append(int(index))
         for prompt, members in groups.items():
             buffer = self._buffers[prompt]
             mean, std = batch_mean, batch_std

@@ -285,7 +285,7 @@ class DiffusionPolicy:
         if self.args.use_lora:
             state = load_file(folder / LORA_WEIGHT_NAME_SAFE)
             state = {name.removeprefix("unet."): value for name, value in state.items()}
-            result = set_peft_model_state_dict(self.unet, state, adapter_name=ADAPTER)
+            result: Any = set_peft_model_state_dict(self.unet, state, adapter_name=ADAPTER)
             if result.unexpected_keys:
                 raise InputError(f"{folder}: the adapter does not fit: unexpected {result.unexpected_keys[0]!r}")
             cast_training_params(self.unet, dtype=torch.float32)

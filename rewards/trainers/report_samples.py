@@ -127,7 +127,7 @@ def _answers(details: Sequence[Mapping[str, Any]]) -> str:
     for detail in details:
         if "question" in detail:
             right = detail.get("right")
-            mark = {True: ("yes", "✓"), False: ("no", "✗")}.get(right, ("open", "?"))
+            mark = ("open", "?") if right is None else ("yes", "✓") if right else ("no", "✗")
             answer = "no answer" if detail.get("answer") is None else str(detail["answer"])
             wrong = "" if right else f" (expected {escape(str(detail.get('expected')))})"
             cells = f'<td class="mark {mark[0]}">{mark[1]}</td><td>{escape(str(detail["question"]))}</td>'

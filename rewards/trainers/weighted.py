@@ -72,7 +72,8 @@ class WeightedReward:
             (N,) float32 with NaN for abstentions, and the info of all parts with ``rewards/<part>/overall/mean``,
             ``/count`` and ``rewards/<part>/abstained`` for each.
         """
-        columns, info = [], {}
+        columns: list[np.ndarray] = []
+        info: dict[str, Any] = {}
         for name, reward in zip(self.names, self.rewards):
             returned = reward(images, prompts, metadata)
             values, own = returned if isinstance(returned, tuple) else (returned, {})
