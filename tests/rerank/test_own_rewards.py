@@ -74,7 +74,7 @@ def test_pictures_by_tifa(tifa):
         assert ranking.best.score.overall == 1.0 and ranking.best.score.details["wrong"] == []
         worst = ranking.candidates[-1].score
         assert worst.overall < 1 and worst.details["wrong"][0].keys() == {"question", "answer", "given", "element_type"}
-        assert "color" in worst.parts and worst.parts["color"] is not None
+        assert set(worst.parts) == {question.element_type for question in reward.questions.get(item.prompt)}
 
 
 def test_a_prompt_without_questions_spoils_only_its_own_item(tifa):
