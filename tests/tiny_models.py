@@ -244,6 +244,20 @@ def qwen2_5_vl() -> tuple[Any, Any]:
     return tf.Qwen2_5_VLForConditionalGeneration(config), processor
 
 
+def qwen2_vl() -> tuple[Any, Any]:
+    tokenizer, image_processor, ids = _qwen_parts(14)
+    processor = tf.Qwen2VLProcessor(
+        image_processor=image_processor, tokenizer=tokenizer, video_processor=tf.Qwen2VLVideoProcessor(),
+        chat_template=CHATML.replace("IMAGE", "<|vision_start|><|image_pad|><|vision_end|>"),
+    )  # fmt: skip
+    vision = {
+        "depth": 2, "embed_dim": 32, "hidden_size": 64, "mlp_ratio": 2, "num_heads": 4, "patch_size": 14,
+        "spatial_merge_size": 2, "temporal_patch_size": 2,
+    }  # fmt: skip
+    config = tf.Qwen2VLConfig(text_config=_qwen_text(tokenizer, num_hidden_layers=2), vision_config=vision, **ids)
+    return tf.Qwen2VLForConditionalGeneration(config), processor
+
+
 def qwen3_vl() -> tuple[Any, Any]:
     tokenizer, image_processor, ids = _qwen_parts(16)
     processor = tf.Qwen3VLProcessor(
@@ -457,6 +471,6 @@ KINDS: dict[str, Callable[[], tuple[Any, Any]]] = {
     build.__name__: build
     for build in (
         llava, llava_llama_tokenizer, mistral_llava, llava_next, internvl, gemma3, llava_onevision, idefics3,
-        smolvlm, qwen2_5_vl, qwen3_vl, blip, vilt, git, blip2_opt, blip2_t5,
+        smolvlm, qwen2_vl, qwen2_5_vl, qwen3_vl, blip, vilt, git, blip2_opt, blip2_t5,
     )
 }  # fmt: skip

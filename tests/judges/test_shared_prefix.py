@@ -10,7 +10,8 @@ from tests import tiny_models
 
 KINDS = {
     "llava": "llava", "llava_llama_tokenizer": "llava", "mistral_llava": "llava", "llava_next": "llava_next",
-    "idefics3": "idefics3", "smolvlm": "smolvlm", "qwen2_5_vl": "qwen2_5_vl", "qwen3_vl": "qwen3_vl",
+    "idefics3": "idefics3", "smolvlm": "smolvlm", "qwen2_vl": "qwen2_vl", "qwen2_5_vl": "qwen2_5_vl",
+    "qwen3_vl": "qwen3_vl",
     "internvl": "internvl", "gemma3": "gemma3",
 }  # fmt: skip
 RATINGS = ("1", "2", "3", "4", "5")
