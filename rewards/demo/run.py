@@ -19,6 +19,7 @@ from rewards.trainers.metrics import write_whole
 from rewards.trainers.report import Table, write_report
 
 _HERE = Path(__file__).parent
+_INDENT = "\u2003"  # an em space: kept by terminals and by the page
 _HEADER = ("", "before", "after", "gain", "95% interval")
 
 
@@ -83,7 +84,7 @@ def _ddpo_table(summary: dict[str, Any]) -> Table:
         part = summary[name]
         rows.append(_row(title, part["before"], part["after"], *part["gain"]))
         for kind, values in part["by_element_type"].items():
-            rows.append(_row(f"  {kind}", values["before"], values["after"], values["after"] - values["before"]))
+            rows.append(_row(f"{_INDENT}{kind}", values["before"], values["after"], values["after"] - values["before"]))
     for row in summary["baselines"]:
         for key, title in (("", "judge"), ("_audit", "oracle")):
             base, trained = row[f"base{key}"], row[f"trained{key}"]
@@ -102,7 +103,7 @@ def _grpo_table(summary: dict[str, Any]) -> Table:
             v = parts[part]
             rows.append(
                 _row(
-                    title if part == "overall" else f"  {part}", v["before"], v["after"], v["gain"], v["low"], v["high"]
+                    title if part == "overall" else f"{_INDENT}{part}", v["before"], v["after"], v["gain"], v["low"], v["high"]
                 )
             )
     return Table(

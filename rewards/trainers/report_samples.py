@@ -133,7 +133,8 @@ def _answers(details: Sequence[Mapping[str, Any]]) -> str:
             cells = f'<td class="mark {mark[0]}">{mark[1]}</td><td>{escape(str(detail["question"]))}</td>'
             rows += f"<tr>{cells}<td>{escape(answer)}{wrong}</td></tr>"
         else:
-            rows += "<tr>" + "".join(f"<td>{escape(f'{k}: {_plain(v)}')}</td>" for k, v in detail.items()) + "</tr>"
+            # One cell that wraps: five criteria in cells of their own are wider than a phone.
+            rows += f"<tr><td>{escape(' · '.join(f'{k}: {_plain(v)}' for k, v in detail.items()))}</td></tr>"
     return f'<table class="answers">{rows}</table>' if rows else ""
 
 
