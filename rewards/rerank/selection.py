@@ -18,7 +18,8 @@ def best_of_n(reward: Any, items: Iterable[Item | Mapping[str, Any]], *, batch_s
     Args:
         reward: HarmonicEval, TIFA, WeightedReward, or a function; see :func:`rewards.rerank.scoring.score_items`.
         items: items, or mappings with the same names (`candidates`, `image` or `prompt`, ...).
-        batch_size: candidates handed to the reward at a time; the ranks do not depend on it.
+        batch_size: candidates handed to the reward at a time; the ranks do not depend on it, except that candidates
+            within the judge's own noise (1e-5) of each other may change places.
 
     Returns:
         One ranking an item, in the order given. Equal candidates of an item are judged once and stay in the order in
