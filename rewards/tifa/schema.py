@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 import threading
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,7 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
     try:
         connection.row_factory = sqlite3.Row
         _check_kind(connection, path)
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         if create and _user_version(connection) == 0:
             _make_tables(connection)
@@ -117,6 +118,19 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch the file to WAL. SQLite does not wait for other processes here, whatever the time-out: so we do."""
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _open_read_only(path: Path) -> sqlite3.Connection:
