@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
