@@ -149,10 +149,12 @@ def test_blip_projects_a_pictures_keys_and_values_once(tiny_judge):
     judge = tiny_judge("blip")
     layer = judge.model.text_encoder.encoder.layer[0].crossattention.self
     sizes = []
-    handle = layer.key.projection.register_forward_hook(lambda module, args, output: sizes.append(len(output)))
+    handle = layer.attention.key.register_forward_hook(lambda module, args, output: sizes.append(len(output)))
     judge.answer([tiny_models.picture(seed % 2) for seed in range(8)], QUESTIONS * 2)
-    handle.remove()
     assert sizes == [2]
+    judge.answer([tiny_models.picture(int(seed > 4)) for seed in range(8)], QUESTIONS * 2)  # five and three questions
+    handle.remove()
+    assert sizes == [2, 1, 1]
 
 
 def test_running_out_of_memory_halves_the_batch_for_good(tiny_judge):
