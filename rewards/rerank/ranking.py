@@ -9,9 +9,9 @@ from typing import Any
 
 from rewards.rerank.items import Item
 
-# Scores are float32 and depend on the batch in the last digits; what ranks and is written is rounded to six decimals, so
-# that equal candidates tie. Candidates within the judge's own noise (1e-5) of each other may still change places when
-# the batch size changes; with the same settings the bytes are the same.
+# Scores are float32 and depend on the batch in the last digits; what ranks and is written is rounded to six decimals,
+# so that equal candidates tie. Candidates within the judge's own noise (1e-5) of each other may still change places
+# when the batch size changes; with the same settings the bytes are the same.
 DECIMALS = 6
 
 
