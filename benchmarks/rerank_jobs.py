@@ -33,6 +33,7 @@ os.environ["PYTHONPATH"] = str(ROOT)
 CANDIDATES = 8
 TOLERANCE = 1e-5
 REPEATS = 5
+LENGTH = "benchmarks.rerank_jobs:length"
 
 
 def busy(prompts, completions, **columns):
@@ -179,6 +180,7 @@ def overhead(folder: Path, items: int) -> None:
     from rewards.rerank.job import build_rewards, run_local, start_job
     from rewards.rerank.outputs import OutputSettings, write_outputs
 
+    machinery(folder)
     for name, source, reward in kinds(folder, items):
         built = build_rewards(settings(reward))[0]
         brute_force(source, built)  # warm
@@ -198,6 +200,26 @@ def overhead(folder: Path, items: int) -> None:
         print(
             f"{name:8s} reward.score {bare:.1f} CPU-s ({cost:.2f} ms a candidate), job {whole:.1f} CPU-s: {share:+.1f}%"
         )
+
+
+def machinery(folder: Path, items: int = 2000) -> None:
+    """What a job costs beside its judge: the same with a reward that costs nothing."""
+    from rewards.rerank.job import run_local, start_job
+    from rewards.rerank.outputs import OutputSettings, write_outputs
+    from rewards.rerank.settings import RewardSettings
+
+    (folder / "a.png").write_bytes(b"not looked at")
+    rows = [
+        {"id": f"m{n}", "image": "a.png", "candidates": [f"{'x' * (20 + k)} {n}" for k in range(CANDIDATES)]}
+        for n in range(items)
+    ]
+    source = write(folder / "machinery.jsonl", rows)
+    start = time.process_time()
+    job = start_job(source, folder / "job_machinery", settings(RewardSettings(kind="function", function=LENGTH)))
+    run_local(job)
+    write_outputs(job, OutputSettings())
+    cost = 1000 * (time.process_time() - start) / items / CANDIDATES
+    print(f"reading, ranking, committing and writing without a judge: {cost:.3f} ms a candidate")
 
 
 def memory(folder: Path) -> None:
@@ -226,7 +248,7 @@ def memory_one(source: Path, out: Path) -> None:
     from rewards.rerank.settings import RewardSettings
 
     start = time.perf_counter()
-    job = start_job(source, out, settings(RewardSettings(kind="function", function="benchmarks.rerank_jobs:length")))
+    job = start_job(source, out, settings(RewardSettings(kind="function", function=LENGTH)))
     run_local(job)
     summary = write_outputs(job, OutputSettings(top=1))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
