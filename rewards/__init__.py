@@ -5,7 +5,7 @@ The public names load on first use, so that `import rewards` stays free of torch
 Example:
     >>> import rewards
     >>> sorted(rewards.__all__)[:3]
-    ['HarmonicEval', 'InputError', 'Question']
+    ['DDPOConfig', 'DDPOTrainer', 'HarmonicEval']
 """
 
 from __future__ import annotations
@@ -21,18 +21,40 @@ if TYPE_CHECKING:
     from rewards.tifa.questions import Question
     from rewards.tifa.reward import TIFA
     from rewards.tifa.store import QuestionStore
+    from rewards.trainers.ddpo import DDPOTrainer
+    from rewards.trainers.ddpo_config import DDPOConfig
+    from rewards.trainers.ppo import PPOConfig, PPOTrainer
+    from rewards.trainers.weighted import WeightedReward
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "DDPOConfig": "rewards.trainers.ddpo_config",
+    "DDPOTrainer": "rewards.trainers.ddpo",
     "HarmonicEval": "rewards.harmonic.reward",
+    "PPOConfig": "rewards.trainers.ppo",
+    "PPOTrainer": "rewards.trainers.ppo",
     "Question": "rewards.tifa.questions",
     "QuestionStore": "rewards.tifa.store",
     "TIFA": "rewards.tifa.reward",
+    "WeightedReward": "rewards.trainers.weighted",
     "load_judge": "rewards.judges.base",
 }
 
-__all__ = ["TIFA", "HarmonicEval", "InputError", "Question", "QuestionStore", "RewardsError", "load_judge"]
+__all__ = [
+    "TIFA",
+    "DDPOConfig",
+    "DDPOTrainer",
+    "HarmonicEval",
+    "InputError",
+    "PPOConfig",
+    "PPOTrainer",
+    "Question",
+    "QuestionStore",
+    "RewardsError",
+    "WeightedReward",
+    "load_judge",
+]
 
 
 def __getattr__(name: str) -> Any:
