@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rewards.shapes.scenes import BACKGROUNDS, COLORS, SHAPES, Scene, relation
 
@@ -227,8 +227,3 @@ class _Reader:
         self.phrases.append(Phrase(count, color, None if noun in VAGUE else PLURALS.get(noun, noun)))
         self.at = i + 1
         return True
-
-
-def without_relation(description: Description) -> Description:
-    """The same phrases joined by "and"."""
-    return replace(description, relation=None)
