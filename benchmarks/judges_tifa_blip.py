@@ -11,9 +11,10 @@ four times as much).
 
 Real answers have one to three tokens, and random weights never stop: answers are cut at three tokens on both sides
 (`--longest-answer 49` is the official limit). They also answer most questions alike; that batched answers equal single
-ones where answers differ is tested in tests/judges/test_vqa.py, with small models. Both sides read a PNG, answer freely and map the answer to a choice by
-sentence embeddings. One thread, CPU seconds of this process. "rest" is reading and decoding the file, and Python. The
-limit is what remains if a picture is preprocessed and encoded once and everything else is free.
+ones where answers differ is tested in tests/judges/test_vqa.py, with small models. Both sides read a PNG, answer freely
+and map the answer to a choice by sentence embeddings. One thread, CPU seconds of this process. "rest" is reading and
+decoding the file, and Python. The limit is what remains if a picture is preprocessed and encoded once and everything
+else is free.
 """
 
 from __future__ import annotations
