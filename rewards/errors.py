@@ -28,8 +28,17 @@ def exit_cleanly() -> Iterator[None]:
     try:
         yield
     except (RewardsError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {' '.join(_message(error).split())}", file=sys.stderr)
         raise SystemExit(1) from error
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def _message(error: Exception) -> str:
+    """What went wrong, without Python's number for it: "absent.json: No such file or directory"."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, FileNotFoundError) and not error.strerror:
+        return f"{error}: No such file or directory"
+    return str(error)

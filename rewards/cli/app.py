@@ -15,6 +15,7 @@ from rewards.cli.serve import serve
 from rewards.cli.tifa_bench import tifa_bench
 
 app = typer.Typer(
+    rich_markup_mode=None,
     name="rewards",
     help="Readable rewards for fine-tuning generators: HarmonicEval and TIFA.",
     no_args_is_help=True,

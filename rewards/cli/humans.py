@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from rewards.humans.metrics.battery import Battery
 
 app = typer.Typer(
-    no_args_is_help=True, help="Does a reward agree with people? Meta-evaluation against human judgments."
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Does a reward agree with people? Meta-evaluation against human judgments.",
 )
 
 _SHORT = {

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from rewards.tifa.questions import Question
     from rewards.tifa.store import QuestionStore
 
-app = typer.Typer(no_args_is_help=True, help="Make, check, share and look at the questions of TIFA.")
+app = typer.Typer(
+    rich_markup_mode=None, no_args_is_help=True, help="Make, check, share and look at the questions of TIFA."
+)
 
 _STORE = typer.Argument(..., help="The question store (an SQLite file).", dir_okay=False)
 _DEVICE = typer.Option(None, help="Where the model runs; default: the GPU, else the CPU.")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rewards.harmonic.reward import HarmonicEval
     from rewards.judges.base import Judge
 
-app = typer.Typer(help="Score the rows of a JSONL, CSV or Parquet file.", no_args_is_help=True)
+app = typer.Typer(rich_markup_mode=None, help="Score the rows of a JSONL, CSV or Parquet file.", no_args_is_help=True)
 
 _FILE = typer.Argument(..., help="JSONL, CSV or Parquet file; pictures are paths relative to it, or bytes.")
 _OUT = typer.Option(..., "--out", help="JSON lines to write; a run that was stopped goes on where it stopped.")
