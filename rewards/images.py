@@ -23,7 +23,8 @@ MAX_PIXELS = 89_478_485
 """Largest picture that is decoded, in pixels: Pillow's own limit against decompression bombs (256 MB as RGB)."""
 
 FLOAT_TOLERANCE = 1e-3
-"""How far a float picture may leave [0, 1]; rounding in half precision does, a picture in [0, 255] or [-1, 1] does not."""
+"""How far a float picture may leave [0, 1]; rounding in half precision does, a picture in [0, 255] or [-1, 1] does
+not."""
 
 _CHANNELS = (1, 3, 4)
 
@@ -34,8 +35,8 @@ def to_pil(image: Any, index: int | None = None) -> Image.Image:
     Args:
         image: A PIL image of any mode (transparency is laid on white, EXIF rotation applied, 16-bit greys scaled, `F`
             taken as [0, 1]); a path; encoded bytes; a dict `{"bytes": ..., "path": ...}` as `datasets` stores it; or a
-            tensor or array `(H, W)`, `(C, H, W)` or `(H, W, C)` with C in 1, 3, 4: uint8 (0-255), uint16 (0-65535), bool, or
-            float in [0, 1].
+            tensor or array `(H, W)`, `(C, H, W)` or `(H, W, C)` with C in 1, 3, 4: uint8 (0-255), uint16 (0-65535),
+            bool, or float in [0, 1].
         index: Position of the image in the caller's list, named in the error.
 
     Returns:
