@@ -101,11 +101,8 @@ def _grpo_table(summary: dict[str, Any]) -> Table:
         parts = summary["gains"][name]
         for part in ("overall", *(p for p in parts if p != "overall")):
             v = parts[part]
-            rows.append(
-                _row(
-                    title if part == "overall" else f"{_INDENT}{part}", v["before"], v["after"], v["gain"], v["low"], v["high"]
-                )
-            )
+            label = title if part == "overall" else f"{_INDENT}{part}"
+            rows.append(_row(label, v["before"], v["after"], v["gain"], v["low"], v["high"]))
     return Table(
         "GRPO with HarmonicEval",
         _HEADER,
