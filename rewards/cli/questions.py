@@ -111,6 +111,8 @@ def import_(
     from rewards.tifa.questions import parse_rows, read_json_list
     from rewards.tifa.store import QuestionStore
 
+    for file in files:
+        file.open("rb").close()  # a mistyped name must not leave an empty store behind
     questions = QuestionStore(store)
     on_conflict = "keep" if keep else "error"
     for file in files:

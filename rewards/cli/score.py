@@ -79,6 +79,7 @@ def tifa(
     questions: Path = typer.Option(..., help="Question store (SQLite) with the questions of every prompt."),
     answer: str = typer.Option("free_form", help="free_form, or choices (by likelihood)."),
     soft: bool = typer.Option(False, help="Score by the probability of the right choice; needs --answer choices."),
+    sentence_model: str | None = typer.Option(None, help="SBERT checkpoint for the matching; 'none' matches exactly."),
     image_column: str = typer.Option("image", help="Column of the picture."),
     prompt_column: str = typer.Option("prompt", help="Column of the prompt, or of its id in the store."),
     device: str | None = _DEVICE,
@@ -89,6 +90,7 @@ def tifa(
     """TIFA of pictures for prompts: the share of questions answered right, and every answer."""
     from rewards import score_files
     from rewards.errors import InputError
+    from rewards.tifa.matching import SENTENCE_MODEL, AnswerMatcher
     from rewards.tifa.reward import TIFA
     from rewards.tifa.store import QuestionStore
 
@@ -100,7 +102,8 @@ def tifa(
         prompts.append(prompt)
     store = QuestionStore(questions, create=False)
     store.prepare(prompts)  # a prompt without questions is named before the judge is loaded
-    reward = TIFA(_judge(judge, device, dtype, cache), store, answer=answer, soft=soft)
+    matcher = AnswerMatcher(None if sentence_model == "none" else sentence_model or SENTENCE_MODEL)
+    reward = TIFA(_judge(judge, device, dtype, cache), store, answer=answer, soft=soft, matcher=matcher)
     fingerprint = store.fingerprint(prompts)
     settings = {**reward.identity(), "questions": fingerprint, "file": score_files.file_hash(file)}
 
