@@ -123,6 +123,7 @@ def make_server(name: str, answer: Answer, host: str, port: int, token: Optional
 
 
 def main() -> None:
+    """Load the model named on the command line and answer requests until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=sorted(CHECKPOINTS))
     parser.add_argument("--host", default="127.0.0.1")
