@@ -6,16 +6,20 @@ import hashlib
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from rewards import databases
 from rewards.errors import InputError, RewardsError
 from rewards.images import content_hash
 from rewards.judges.base import DEFAULT_RATINGS, Judge, Ratings, check_rows
 from rewards.judges.wire import read_numbers, write_numbers
+
+_TABLE = "CREATE TABLE IF NOT EXISTS judgments (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 
 
 class CachedJudge(Judge):
@@ -127,35 +131,44 @@ class CachedJudge(Judge):
                     continue  # unreadable: the judge says why
                 text = json.dumps([judge, pictures, key], sort_keys=True, default=str)
                 digests[row] = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
-                kept = self._execute("SELECT value FROM judgments WHERE key = ?", (digests[row],))
-                if kept:
-                    found[row] = json.loads(kept[0][0])
+                found[row] = self._look_up(digests[row])
         missing = [row for row, value in enumerate(found) if value is None]
         self.hits += len(found) - len(missing)
         self.misses += len(missing)
         for row, value in zip(missing, ask(missing) if missing else []):
             found[row] = value
-            if value is not None and row in digests:
-                self._execute("INSERT OR REPLACE INTO judgments VALUES (?, ?)", (digests[row], json.dumps(value)))
+        fresh = [row for row in missing if found[row] is not None and row in digests]
+        if fresh:
+            self._keep([(digests[row], json.dumps(found[row])) for row in fresh])
         return found
 
-    def _execute(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
+    def _look_up(self, digest: str) -> Any:
+        with self._errors():
+            row = self._database.execute("SELECT value FROM judgments WHERE key = ?", (digest,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def _keep(self, judgments: Sequence[tuple[str, str]]) -> None:
+        with self._errors(), databases.writing(self._database, self.path):
+            self._database.executemany("INSERT OR REPLACE INTO judgments VALUES (?, ?)", judgments)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
         try:
             with self._lock:
-                return self._database.execute(statement, values).fetchall()
+                yield
         except sqlite3.Error as error:
             raise RewardsError(f"the judgments in {self.path} cannot be read or written: {error}") from error
 
     def _open(self) -> None:
         self._lock = threading.RLock()
         try:
-            self._database = sqlite3.connect(
-                self.path, timeout=60, check_same_thread=False, isolation_level=None, cached_statements=16
-            )
+            self._database = databases.connect(self.path, check_same_thread=False, cached_statements=16)
         except sqlite3.Error as error:
             raise RewardsError(f"{self.path} cannot be opened: {error}") from error
-        self._execute("PRAGMA journal_mode=WAL")
-        self._execute("CREATE TABLE IF NOT EXISTS judgments (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
+        with self._errors():
+            databases.use_write_ahead_log(self._database)
+            with databases.writing(self._database, self.path):
+                self._database.execute(_TABLE)
 
     def __getstate__(self) -> dict[str, Any]:
         arguments = getattr(self.judge, "load_arguments", None)

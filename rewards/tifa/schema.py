@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
+from rewards import databases
 from rewards.errors import InputError
 
 VERSION = 1
@@ -53,7 +53,6 @@ origin) VALUES (?, ?, (SELECT next FROM counter), ?, ?, ?, ?, ?,
     nullif(?, (SELECT text FROM prompts WHERE number = ?1)), ?, ?)
 """
 
-_WAIT_SECONDS = 60.0
 _INHERITED: list[sqlite3.Connection] = []
 
 
@@ -101,14 +100,13 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
     if not fresh and not os.access(path.parent, os.W_OK):
         return _open_read_only(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
+    connection = databases.connect(path)
     try:
         connection.row_factory = sqlite3.Row
         _check_kind(connection, path)
-        _use_write_ahead_log(connection)
-        connection.execute("PRAGMA synchronous = NORMAL")
+        databases.use_write_ahead_log(connection)
         if create and _user_version(connection) == 0:
-            _make_tables(connection)
+            _make_tables(connection, path)
         return connection
     except sqlite3.DatabaseError as error:
         connection.close()
@@ -118,19 +116,6 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
-
-
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL. SQLite does not wait for other processes here, whatever the time-out: so we do."""
-    deadline = time.monotonic() + _WAIT_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
 
 
 def _open_read_only(path: Path) -> sqlite3.Connection:
@@ -157,15 +142,10 @@ def _user_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _make_tables(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
+    with databases.writing(connection, path):
         for statement in TABLES.split(";"):
             if statement.strip():
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise

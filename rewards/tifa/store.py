@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rewards import databases
 from rewards.errors import InputError, RewardsError
 from rewards.tifa import rows, schema
 from rewards.tifa.normalization import collapse_blanks
@@ -345,14 +346,8 @@ class QuestionStore:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._errors():
             connection = self._connections.get()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            with databases.writing(connection, self.path):
                 yield connection
-            except BaseException:
-                if connection.in_transaction:  # SQLite has rolled back already when the disk was full
-                    connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -1,7 +1,11 @@
 import pickle
 
+import pytest
 import torch
+from filelock import FileLock
 
+from rewards import databases
+from rewards.errors import RewardsError
 from rewards.judges.cache import CachedJudge
 from tests import tiny_models
 
@@ -53,3 +57,14 @@ def test_another_judge_is_another_key_and_pickles_reload(tiny_judge, tmp_path):
     assert again.judge is other.judge
     again.rate(images, prompts)
     assert again.hits == 1
+
+
+def test_the_cache_of_judgments_is_written_under_its_lock(tiny_judge, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(databases, "WAIT_SECONDS", 0.05)
+    cached = CachedJudge(tiny_judge("llava"), tmp_path / "j.sqlite")
+    known = cached.rate([tiny_models.picture(0)], ["a"])
+    with FileLock(tmp_path / "j.sqlite-lock"):
+        assert torch.equal(cached.rate([tiny_models.picture(0)], ["a"]).probabilities, known.probabilities)
+        with pytest.raises(RewardsError, match="locked"):
+            cached.rate([tiny_models.picture(0)], ["b"])
+    assert cached.rate([tiny_models.picture(0)], ["b"]).mass.isfinite().all()
