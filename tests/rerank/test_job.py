@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -15,7 +14,7 @@ from rewards.rerank.job import Job, run_local, start_job
 from rewards.rerank.outputs import OutputSettings, write_outputs
 from rewards.rerank.settings import RerankSettings, RewardSettings
 
-from .functions import by_length, picture, read_lines, write_lines, write_texts
+from .functions import by_length, committed, hold_at, picture, read_lines, wait_until_held, write_lines, write_texts
 
 LENGTH = RewardSettings(kind="function", function="tests.rerank.functions:by_length")
 COLOUR = RewardSettings(kind="function", function="tests.rerank.functions:by_colour")
@@ -60,31 +59,34 @@ def test_a_finished_job_judges_nothing_again_and_a_damaged_one_only_what_is_miss
     assert not list((tmp_path / "job" / "shards").glob("*.tmp"))
 
 
-def test_killed_driver_resumes_to_the_same_bytes(tmp_path):
+def test_killed_driver_resumes_to_the_same_bytes_and_judges_nothing_twice(tmp_path, monkeypatch):
     source = write_texts(tmp_path, 40)
+    monkeypatch.setenv("RERANK_LOG", str(tmp_path / "log_whole"))
     summary = finish(source, tmp_path / "whole", OutputSettings(pairs=True))
-    job = tmp_path / "killed"
+    job, log, hold = tmp_path / "killed", tmp_path / "output", tmp_path / "hold"
     command = [sys.executable, "-c", "from rewards.cli.rerank import rerank; import typer; typer.run(rerank)"]
     arguments = [str(source), f"reward.function={LENGTH.function}", "reward.kind=function", "shard_size=4", "--pairs"]
-    environment = {**os.environ, "RERANK_SLEEP": "0.01"}
-    kills = 0
-    for _ in range(2):
-        running = subprocess.Popen(
-            [*command, *arguments, "--out", str(job)],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        before = len(list((job / "shards").glob("*.jsonl"))) if job.exists() else 0
-        while running.poll() is None and len(list(job.glob("shards/*.jsonl"))) < before + 2:
-            time.sleep(0.01)
-        running.send_signal(signal.SIGKILL)
-        kills += running.wait() == -signal.SIGKILL
-    assert kills == 2 and 0 < len(list(job.glob("shards/*.jsonl"))) < 10 and not (job / "ranked.jsonl").exists()
+    monkeypatch.setenv("RERANK_LOG", str(tmp_path / "log_killed"))
+    for shards in (2, 4):
+        hold_at(hold, job, shards)
+        with log.open("w") as output:
+            running = subprocess.Popen(
+                [*command, *arguments, "--out", str(job)],
+                env={**os.environ, "RERANK_HOLD": str(hold)},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            wait_until_held(running, job, shards, log)
+        finally:
+            running.kill()
+        assert running.wait() == -signal.SIGKILL and committed(job) == shards
+    assert not (job / "ranked.jsonl").exists()
     resumed = finish(source, job, OutputSettings(pairs=True))
     assert resumed == summary
     for name in ("ranked.jsonl", "problems.jsonl", "pairs.parquet", "summary.json"):
         assert (job / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    assert (tmp_path / "log_killed").read_text() == (tmp_path / "log_whole").read_text()
 
 
 def test_changed_settings_source_or_reward_are_refused_with_the_difference(tmp_path):

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -18,7 +17,7 @@ from rewards.rerank.job import run_local, start_job
 from rewards.rerank.outputs import OutputSettings, write_outputs
 from rewards.rerank.settings import RerankSettings, RewardSettings
 
-from .functions import write_texts
+from .functions import committed, hold_at, read_lines, wait_until_held, write_texts
 
 LENGTH = RewardSettings(kind="function", function="tests.rerank.functions:by_length")
 SETTINGS = RerankSettings(reward=LENGTH, shard_size=5)
@@ -45,37 +44,47 @@ def finished(source, folder):
     return {name: (folder / name).read_bytes() for name in ("ranked.jsonl", "problems.jsonl", "pairs.parquet")}
 
 
-def start_driver(source, folder, log):
-    command = [
-        sys.executable,
-        "-c",
-        "from rewards.cli.rerank import rerank; import typer; typer.run(rerank)",
-        str(source),
-    ]
-    options = [
-        "--engine",
-        "ray",
-        "--actors",
-        "2",
-        "--pairs",
-        "--out",
-        str(folder),
-        "shard_size=5",
-        "reward.kind=function",
-    ]
-    environment = {**os.environ, "RERANK_SLEEP": "0.05", "PYTHONPATH": os.getcwd()}
-    words = [*command, *options, f"reward.function={LENGTH.function}"]
-    return subprocess.Popen(words, env=environment, stdout=log.open("w"), stderr=subprocess.STDOUT)
+@pytest.fixture
+def driver(tmp_path, expected, monkeypatch):
+    """A run of the command on Ray, held with three shards committed."""
+    source, _ = expected
+    monkeypatch.setenv("RERANK_LOG", str(tmp_path / "judged"))
+    log, hold, folder = tmp_path / "log", tmp_path / "hold", tmp_path / "ray"
+    hold_at(hold, folder, 3)
+    command = [sys.executable, "-c", "from rewards.cli.rerank import rerank; import typer; typer.run(rerank)"]
+    options = ["--engine", "ray", "--actors", "2", "--pairs", "--out", str(folder)]
+    settings = ["shard_size=5", "reward.kind=function", f"reward.function={LENGTH.function}"]
+    with log.open("w") as output:
+        running = subprocess.Popen(
+            [*command, str(source), *options, *settings],
+            env={
+                **os.environ,
+                "RERANK_HOLD": str(hold),
+                "PYTHONPATH": os.getcwd(),
+                "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
+            },
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        wait_until_held(running, folder, 3, log)
+        yield running
+    finally:
+        hold.unlink(missing_ok=True)
+        everything = [running]
+        with contextlib.suppress(psutil.NoSuchProcess):
+            everything += psutil.Process(running.pid).children(recursive=True)
+        for process in everything:
+            kill(process)
+        running.wait()
 
 
-def wait_for_shards(driver, folder, count, log):
-    deadline = time.time() + 600
-    while len(list(folder.glob("shards/*.jsonl"))) < count:
-        assert driver.poll() is None and time.time() < deadline, log.read_text()
-        time.sleep(0.05)
+def kill(process):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGKILL)
 
 
-def descendants(driver, name):
+def descendants(driver, name=""):
     return [
         process
         for process in psutil.Process(driver.pid).children(recursive=True)
@@ -102,32 +111,35 @@ def test_rows_are_the_local_engines_and_a_finished_job_starts_nothing(tmp_path, 
         run_on_ray(stopped, actors=1000)
 
 
-def test_a_killed_actor_is_replaced_in_the_same_run(tmp_path, expected):
+def judged_once(tmp_path):
+    """A shard that was held when its judge died had judged nothing yet: every candidate was judged exactly once."""
+    whole = [len(text) for row in read_lines(tmp_path / "items.jsonl") for text in dict.fromkeys(row["candidates"])]
+    return sorted(int(line) for line in (tmp_path / "judged").read_text().split()) == sorted(whole)
+
+
+def test_a_killed_actor_is_replaced_in_the_same_run(tmp_path, expected, driver):
     source, contents = expected
-    log = tmp_path / "log"
-    driver = start_driver(source, tmp_path / "ray", log)
-    wait_for_shards(driver, tmp_path / "ray", 3, log)
     workers = descendants(driver, "MapWorker")
-    assert workers, "no actor found"
-    workers[0].send_signal(signal.SIGKILL)
-    assert driver.wait(timeout=900) == 0, log.read_text()
+    assert len(workers) == 2
+    kill(workers[0])
+    (tmp_path / "hold").unlink()
+    assert driver.wait(timeout=900) == 0, (tmp_path / "log").read_text()
+    assert committed(tmp_path / "ray") == 20 and judged_once(tmp_path)
+    assert {name: (tmp_path / "ray" / name).read_bytes() for name in contents} == contents
     assert finished(source, tmp_path / "ray") == contents
 
 
 @pytest.mark.parametrize("victim", ["driver", "node"])
-def test_a_killed_driver_or_node_resumes_to_the_same_bytes(tmp_path, expected, victim):
+def test_a_killed_driver_or_node_resumes_to_the_same_bytes(tmp_path, expected, driver, victim):
     source, contents = expected
-    log = tmp_path / "log"
-    driver = start_driver(source, tmp_path / "ray", log)
-    wait_for_shards(driver, tmp_path / "ray", 3, log)
-    node = psutil.Process(driver.pid).children(recursive=True)
+    # Of a dead node a driver learns when it gives up reconnecting: Ray ends it then, whatever it was doing.
+    node = descendants(driver)
     if victim == "driver":
-        driver.send_signal(signal.SIGKILL)
+        kill(driver)
         driver.wait()
     for process in node:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.send_signal(signal.SIGKILL)
-    assert driver.wait(timeout=600) != 0
-    committed = len(list((tmp_path / "ray").glob("shards/*.jsonl")))
-    assert 3 <= committed < 20
+        kill(process)
+    assert driver.wait(timeout=900) != 0
+    assert 3 <= committed(tmp_path / "ray") <= 5
     assert finished(source, tmp_path / "ray") == contents
+    assert judged_once(tmp_path)
