@@ -166,9 +166,10 @@ def test_the_request_budget_is_kept(serve, monkeypatch):
     server = serve(lambda number, body: ok(ratings_answer(GOOD)))
     judge = judge_at(server)
     judge._budget = Budget(requests=5, tokens=None, window=0.5)
+    start = time.monotonic()
     judge.rate(pictures(1) * 12, [f"rate {at}" for at in range(12)])
-    for early, late in zip(server.times, server.times[5:]):
-        assert late - early >= 0.3
+    arrived = sorted(server.times)
+    assert arrived[5] - start >= 0.5 and arrived[10] - start >= 1.0
 
 
 def test_the_token_budget_is_kept():
@@ -176,7 +177,7 @@ def test_the_token_budget_is_kept():
     start = time.monotonic()
     for _ in range(4):
         budget.acquire(50)
-    assert 0.25 < time.monotonic() - start < 2
+    assert time.monotonic() - start >= 0.3
     budget.acquire(1000)  # larger than the whole budget: it still passes, alone
 
 
