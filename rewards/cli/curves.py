@@ -19,6 +19,8 @@ def curves(
     from rewards.trainers.report import write_report
 
     report = write_report(runs, out, title=title, window=smooth)
+    for name in report.empty:
+        typer.echo(f"{name}: nothing has been logged yet", err=True)
     typer.echo(f"{report.page}")
     for plot in report.plots:
         typer.echo(f"{plot}")

@@ -234,6 +234,37 @@ def thin(steps: np.ndarray, values: np.ndarray, points: int = 400) -> np.ndarray
     return np.array(sorted(kept))
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Where nine of ten values of a long curve lie, in bins along it: ``steps``, ``low`` and ``high``, each (B,)."""
+
+    steps: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def spread(series: Series, bins: int = 200) -> Spread:
+    """The 5th and 95th percentile of the values in bins of equally many points.
+
+    Args:
+        series: N values, at least as many as bins.
+        bins: B.
+
+    Returns:
+        A band over the whole curve: the first bin starts at the first step, the last ends at the last.
+
+    Example:
+        >>> band = spread(Series(np.arange(40), np.tile(np.arange(20.0), 2), np.ones(40)), bins=2)
+        >>> band.steps.tolist(), band.low.round(2).tolist(), band.high.round(2).tolist()
+        ([0, 39], [0.95, 0.95], [18.05, 18.05])
+    """
+    parts = list(zip(np.array_split(series.steps, bins), np.array_split(series.values, bins)))
+    steps = np.array([steps[len(steps) // 2] for steps, _ in parts])
+    steps[0], steps[-1] = series.steps[0], series.steps[-1]
+    low, high = np.array([np.percentile(values, [5, 95]) for _, values in parts]).T
+    return Spread(steps, low, high)
+
+
 def first_present(run: Run, keys: Iterable[str]) -> str | None:
     """The first of the keys that the run logged a finite value of."""
     return next((key for key in keys if len(run.series(key))), None)

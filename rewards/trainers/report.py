@@ -16,7 +16,7 @@ from rewards.trainers.report_charts import Section, build_sections
 from rewards.trainers.report_gains import Gain, held_out_gain
 from rewards.trainers.report_plots import write_plots
 from rewards.trainers.report_samples import cases_section, progress_section
-from rewards.trainers.report_svg import chart_figure, number_text
+from rewards.trainers.report_svg import chart_figure
 
 _HERE = Path(__file__).parent
 
@@ -56,10 +56,11 @@ class Table:
 
 @dataclass
 class Report:
-    """The files that were written."""
+    """The files that were written, and the names of runs that have not logged anything yet."""
 
     page: Path
     plots: list[Path] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
 
 
 def write_report(
@@ -106,7 +107,7 @@ def write_report(
             plots += write_plots(sections, folder)
     page = out / "report.html"
     write_whole(page, render(runs, chapters, title, tables))
-    return Report(page, plots)
+    return Report(page, plots, [run.name for run in runs if run.last_step is None])
 
 
 def render(
@@ -163,22 +164,24 @@ def _groups(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def _lead(runs: Sequence[Run]) -> str:
-    steps = [f"{run.name}: {_extent(run)}" if len(runs) > 1 else _extent(run) for run in runs]
+    several = len(runs) > 1
+    steps = [f"{run.name}: {_extent(run, several)}" if several else _extent(run, several) for run in runs]
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"{'; '.join(steps)}. Written {now} by rewards {rewards.__version__}."
 
 
-def _extent(run: Run) -> str:
+def _extent(run: Run, several: bool) -> str:
     if run.last_step is None:
-        return "nothing logged yet"
+        return "nothing logged yet" if several else "Nothing logged yet"
+    steps = "1 step" if run.last_step == 1 else f"{run.last_step:,} steps"
     if run.first_time is None or run.last_time is None:
-        return f"{run.last_step} steps"
+        return steps
     seconds = run.last_time - run.first_time
     if seconds >= 5400:
         length = f"{seconds / 3600:.1f} h"
     else:
         length = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-    return f"{run.last_step} steps in {length}"
+    return f"{steps} in {length}" if seconds else steps
 
 
 def _tiles(runs: Sequence[Run]) -> str:
@@ -190,8 +193,7 @@ def _tiles(runs: Sequence[Run]) -> str:
                 gain = held_out_gain(run, branch, name)
                 if gain is not None:
                     tiles.append(_gain_tile(f"{prefix}{name}, {kind}", gain))
-        if len(runs) == 1:
-            tiles += _count_tiles(run)
+        tiles += [tile for failed, tile in _count_tiles(run, prefix) if failed or len(runs) == 1]
     return f'<div class="tiles">{"".join(tiles)}</div>' if tiles else ""
 
 
@@ -206,15 +208,16 @@ def _gain_tile(label: str, gain: Gain) -> str:
     )
 
 
-def _count_tiles(run: Run) -> list[str]:
+def _count_tiles(run: Run, prefix: str) -> list[tuple[float, str]]:
+    """For each reward, how many samples could not be judged, and the tile that says so."""
     tiles = []
     for name in run.rewards("rewards"):
         abstained = run.total(f"rewards/{name}/abstained")
         judged = run.total(f"rewards/{name}/overall/count")
         total = judged + abstained
         if total:
-            head = f'<div class="tile"><span>{escape(name)}, not judged</span><b>{abstained / total:.1%}</b>'
-            tiles.append(f"{head}<small>{abstained:,.0f} of {total:,.0f} samples</small></div>")
+            head = f'<div class="tile"><span>{escape(prefix + name)}, not judged</span><b>{abstained / total:.1%}</b>'
+            tiles.append((abstained, f"{head}<small>{abstained:,.0f} of {total:,.0f} samples</small></div>"))
     return tiles
 
 
@@ -246,9 +249,10 @@ def _gain_row(run: Run, branch: str, name: str, part: str, label: str, kind: str
 
 def _samples(run: Run, several: bool) -> str:
     html = progress_section(run) + cases_section(run, limit=3 if several else 6)
-    if html and several:
-        html = f"<details><summary>Samples of {escape(run.name)}</summary>{html}</details>"
-    return html
+    if not several:
+        return html
+    html = _parts_table(run) + html
+    return f"<details><summary>Parts and samples of {escape(run.name)}</summary>{html}</details>" if html else ""
 
 
 def _values_table(runs: Sequence[Run]) -> str:
@@ -260,7 +264,7 @@ def _values_table(runs: Sequence[Run]) -> str:
         for run in runs:
             series = run.series(key)
             values = (series.values[0], series.values[-1], series.mean) if len(series) else ()
-            cells += "".join(f"<td>{number_text(float(value))}</td>" for value in values) or "<td>–</td>" * 3
+            cells += "".join(f"<td>{value:.5g}</td>" for value in values) or "<td>–</td>" * 3
             cells += f"<td>{len(series):,}</td>"
         rows.append(f"<tr><td><code>{escape(key)}</code></td>{cells}</tr>")
     names = "".join(f'<th colspan="4">{escape(run.name)}</th>' for run in runs)

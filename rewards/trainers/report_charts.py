@@ -7,7 +7,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rewards.trainers.curves import Run, Series, Smoothed, default_window, first_present, smooth
+from rewards.trainers.curves import (
+    Run,
+    Series,
+    Smoothed,
+    Spread,
+    default_window,
+    first_present,
+    smooth,
+    spread,
+)
+
+LONG = 2000
+"""Points above which single values would only be a smear: the band in which nine of ten lie is drawn instead."""
+
+FEW_POINTS = "Faint: each step. Line: running mean with its 95% interval."
+MANY_POINTS = "Line: running mean. Shaded: where nine of ten values lie."
 
 
 @dataclass
@@ -19,6 +34,7 @@ class Line:
         color: Index into the palette.
         series: Values.
         smoothed: Drawn over the faint values, or None to draw the values themselves.
+        spread: Drawn instead of the faint values where they are too many, or None.
         errors: Half widths of 95% intervals, (N,), or None. Given, or with ``points``, the values are drawn as dots.
         points: Draw a dot at each value (few, far apart: evaluations).
         dashed: A second curve of the same colour.
@@ -28,6 +44,7 @@ class Line:
     color: int
     series: Series
     smoothed: Smoothed | None = None
+    spread: Spread | None = None
     errors: np.ndarray | None = None
     points: bool = False
     dashed: bool = False
@@ -101,7 +118,10 @@ def curve(run: Run, key: str, label: str, color: int, window: int | None, dashed
     if not len(series):
         return []
     span = default_window(len(series)) if window is None else window
-    return [Line(label, color, series, smooth(series, span) if span > 2 else None, dashed=dashed)]
+    if span <= 2:
+        return [Line(label, color, series, dashed=dashed)]
+    band = spread(series) if len(series) > LONG else None
+    return [Line(label, color, series, smooth(series, span), band, dashed=dashed)]
 
 
 def dots(run: Run, key: str, label: str, color: int, dashed: bool = False) -> list[Line]:
@@ -138,13 +158,15 @@ def _reward_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
                 chart.lines += dots(run, f"eval/audit/{audit}/overall/mean", label, color, dashed=len(runs) > 1)
         held_out.append(chart)
     for name in _names(runs, "rewards"):
-        chart = Chart(f"{name}, training samples", "Faint: each step. Line: running mean with its 95% interval.", [])
+        chart = Chart(f"{name}, training samples", "", [])
         for index, run in enumerate(runs):
             chart.lines += curve(run, f"rewards/{name}/overall/mean", _label(runs, run, "reward"), index, window)
             for audit in run.rewards("audit"):
                 color = 1 if len(runs) == 1 else index
                 label = _label(runs, run, f"{audit} (audit)")
                 chart.lines += curve(run, f"audit/{audit}/overall/mean", label, color, window, dashed=len(runs) > 1)
+        if any(line.smoothed is not None for line in chart.lines):
+            chart.note = MANY_POINTS if any(line.spread is not None for line in chart.lines) else FEW_POINTS
         training.append(chart)
     gap = Chart("Gap between reward and audit", "It grows when the policy games its judge.", [])
     for index, run in enumerate(runs):
@@ -163,9 +185,10 @@ def _part_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
         for part in run.parts(branch, name)
     ]
     for name, part in dict.fromkeys(found):
-        chart = Chart(part, name, [])
+        chart = Chart(part, _part_note(runs, name, part), [])
         for index, run in enumerate(runs):
-            held_out = dots(run, f"eval/rewards/{name}/{part}/mean", _label(runs, run, "held-out"), index)
+            label = "held-out" if len(runs) == 1 else run.name
+            held_out = dots(run, f"eval/rewards/{name}/{part}/mean", label, index)
             if len(runs) == 1:
                 chart.lines += curve(run, f"rewards/{name}/{part}/mean", "training", 2, window)
                 chart.lines += held_out
@@ -176,6 +199,18 @@ def _part_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
                 chart.lines += held_out or training
         charts.append(chart)
     return charts
+
+
+def _part_note(runs: Sequence[Run], name: str, part: str) -> str:
+    """The reward, and how many values are behind a single run's curves."""
+    if len(runs) > 1:
+        held_out = any(len(run.series(f"eval/rewards/{name}/{part}/mean")) for run in runs)
+        return f"{name}, {'held-out' if held_out else 'training'}"
+    training = runs[0].total(f"rewards/{name}/{part}/count")
+    held_out_counts = runs[0].series(f"eval/rewards/{name}/{part}/count").values
+    counts = [f"{training:,.0f} in training"] if training else []
+    counts += [f"{held_out_counts[-1]:,.0f} held-out"] if len(held_out_counts) else []
+    return f"{name}: {', '.join(counts)}" if counts else name
 
 
 def _weight_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
@@ -216,6 +251,8 @@ def _health_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
         for index, run in enumerate(runs):
             key = first_present(run, keys)
             if key is not None:
-                chart.lines += curve(run, key, _label(runs, run, ""), index, window)
+                # A learning rate is set, not measured: there is nothing to smooth.
+                span = 1 if title == "Learning rate" else window
+                chart.lines += curve(run, key, _label(runs, run, ""), index, span)
         charts.append(chart)
     return charts

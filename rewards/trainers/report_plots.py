@@ -12,8 +12,11 @@ from matplotlib.figure import Figure
 
 from rewards.trainers.curves import thin
 from rewards.trainers.report_charts import Chart, Line, Section
+from rewards.trainers.report_frame import Frame
 
 PALETTE = ("#2a63c4", "#d0660f", "#188a5a", "#7b4fc0", "#c43c3c", "#0e8791", "#8a7413", "#bd4590")
+_WIDTH, _HEIGHT = 3.55, 2.0
+"""Inches of a chart's axes."""
 _INK, _MUTED, _RULE = "#22252b", "#686e79", "#dfe2e7"
 
 
@@ -46,31 +49,52 @@ def draw(section: Section) -> Figure:
     """A section's charts on one figure, three a row at most."""
     columns = min(3, len(section.charts))
     rows = math.ceil(len(section.charts) / columns)
-    width, height = 4.4 * columns, 2.9 * rows
+    labels = (label for chart in section.charts for _, label in Frame.of(chart).value_ticks())
+    left = 0.3 + 0.075 * max(map(len, labels), default=0)
+    head = 0.36 + 0.15 * max(_legend_size(chart)[1] for chart in section.charts)
+    # Fixed margins in inches: the layout engines draw everything several times over to find the same ones.
+    width, height = columns * (left + _WIDTH + 0.25), rows * (head + _HEIGHT + 0.5)
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
-    # Fixed margins in inches: the layout engines draw everything several times over to find the same ones.
-    figure.subplots_adjust(0.62 / width, 0.5 / height, 1 - 0.15 / width, 1 - 0.35 / height, 0.24, 0.42)
     for index, chart in enumerate(section.charts):
-        _draw_chart(figure.add_subplot(rows, columns, index + 1), chart)
+        row, column = divmod(index, columns)
+        x, y = column * (left + _WIDTH + 0.25) + left, height - (row + 1) * (head + _HEIGHT + 0.5) + 0.5
+        _draw_chart(figure.add_axes((x / width, y / height, _WIDTH / width, _HEIGHT / height)), chart)
     return figure
 
 
+def _legend_size(chart: Chart) -> tuple[int, int]:
+    """Columns and rows of a legend that stands above the curves, where it hides none of them."""
+    if len(chart.lines) < 2:
+        return 1, 0
+    columns = max(1, int(_WIDTH / (0.42 + 0.056 * max(len(line.label) for line in chart.lines))))
+    return columns, math.ceil(len(chart.lines) / columns)
+
+
 def _draw_chart(axes: Axes, chart: Chart) -> None:
-    axes.set_title(chart.title, loc="left", fontsize=10.5, color=_INK, fontweight="bold")
+    frame = Frame.of(chart)
+    columns, rows = _legend_size(chart)
+    axes.set_title(chart.title, loc="left", fontsize=10.5, color=_INK, fontweight="bold", pad=6 + 10.3 * rows)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(_RULE)
     axes.tick_params(colors=_MUTED, labelsize=8.5, length=3)
     axes.grid(axis="y", color=_RULE, linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.locator_params(axis="both", nbins=5)
-    axes.margins(x=0.03, y=0.1)
-    axes.ticklabel_format(axis="y", useOffset=False)
-    axes.set_xlabel("step", fontsize=8.5, color=_MUTED)
     for line in chart.lines:
         _draw_line(axes, line)
-    if len(chart.lines) > 1:
-        axes.legend(fontsize=8, frameon=False, labelcolor=_INK)
+    room = 0.02 * (frame.x1 - frame.x0)
+    axes.set_xlim(frame.x0 - room, frame.x1 + room)
+    axes.set_ylim(frame.y0, frame.y1)
+    for ticks, place in ((frame.step_ticks(chart), axes.set_xticks), (frame.value_ticks(), axes.set_yticks)):
+        place([value for value, _ in ticks], [label for _, label in ticks])
+    beyond = frame.beyond(chart)
+    axes.set_xlabel(
+        "step" if beyond is None else f"step ({beyond})", fontsize=8.5 if beyond is None else 7, color=_MUTED
+    )
+    if rows:
+        place_of_legend = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "borderaxespad": 0.2}
+        axes.legend(ncols=columns, fontsize=8, frameon=False, labelcolor=_INK, columnspacing=1.2, labelspacing=0.2,
+                    handlelength=1.6, borderpad=0, **place_of_legend)  # fmt: skip
 
 
 def _draw_line(axes: Axes, line: Line) -> None:
@@ -86,7 +110,10 @@ def _draw_line(axes: Axes, line: Line) -> None:
     if line.smoothed is None:
         axes.plot(steps[kept], values[kept], style, color=color, linewidth=1.5, label=line.label)
         return
-    axes.plot(steps[kept], values[kept], color=color, linewidth=0.8, alpha=0.25)
+    if line.spread is None:
+        axes.plot(steps[kept], values[kept], color=color, linewidth=0.8, alpha=0.25)
+    else:
+        axes.fill_between(line.spread.steps, line.spread.low, line.spread.high, color=color, alpha=0.15, linewidth=0)
     mean = line.smoothed
     kept = thin(mean.steps, mean.mean)
     axes.fill_between(mean.steps[kept], mean.low[kept], mean.high[kept], color=color, alpha=0.15, linewidth=0)
