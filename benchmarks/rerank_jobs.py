@@ -1,27 +1,28 @@
 """What `rewards rerank` claims, measured in the shapes world.
 
-    python benchmarks/rerank_jobs.py ranks [--items 2000]      ranks of both engines against brute force by reward.score
+    python benchmarks/rerank_jobs.py ranks [--items 2000]      ranks of both engines against a sort of reward.score
     python benchmarks/rerank_jobs.py overhead [--items 300]    CPU time of a local job against bare reward.score
     python benchmarks/rerank_jobs.py memory                    peak memory of the driver, 10,000 and 200,000 rows
     python benchmarks/rerank_jobs.py speedup [--seconds 60]    candidates a second of two Ray actors against one
 
-Each starts from nothing and cleans up. `overhead` counts CPU seconds, so that a busy machine does not blur it;
-`speedup` needs two free cores.
+Each starts from nothing and cleans up. `overhead` counts CPU seconds of runs that alternate, so that a busy machine
+does not blur it; `speedup` needs two free cores and says how much of them others used. Figures: rerank_results.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import random
-import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -30,17 +31,25 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 os.environ["PYTHONPATH"] = str(ROOT)
 
+from rewards.rerank.job import Job, run_local, start_job  # noqa: E402
+from rewards.rerank.outputs import OutputSettings, Summary, write_outputs  # noqa: E402
+from rewards.rerank.settings import RerankSettings, RewardSettings, build_reward  # noqa: E402
+
 CANDIDATES = 8
-TOLERANCE = 1e-5
-REPEATS = 5
-LENGTH = "benchmarks.rerank_jobs:length"
+REPEATS = 7
+LENGTH = RewardSettings(kind="function", function="benchmarks.rerank_jobs:length")
+BUSY = RewardSettings(kind="function", function="benchmarks.rerank_jobs:busy")
+RATER = RewardSettings(kind="harmonic", judge="shapes-rater")
+BUSY_SECONDS = 0.002
+# Each engine sees small and large batches, in the order of the items and shuffled.
+RUNS = [("local", 31, True), ("local", 1000, False), ("ray", 128, True), ("ray", 1, False)]
 
 
 def busy(prompts, completions, **columns):
-    """A reward of pure computation, 2 ms of CPU a text, for measuring engines without a model."""
+    """A reward of pure computation, for measuring engines without a model."""
     values = []
     for text in completions:
-        end = time.process_time() + 0.002
+        end = time.process_time() + BUSY_SECONDS
         value = 0
         while time.process_time() < end:
             value = (value * 31 + len(text)) % 1009
@@ -52,234 +61,227 @@ def length(prompts, completions, **columns):
     return [float(len(text)) for text in completions]
 
 
-def text_rows(folder: Path, count: int) -> Path:
-    from rewards.shapes.build.corruption import flawed_caption
-    from rewards.shapes.render import render
-    from rewards.shapes.scenes import sample_scene
+def run(job: Job, engine: str = "local", actors: int | None = None) -> Summary:
+    """Finish a job and write its rows."""
+    if engine == "local":
+        run_local(job)
+    else:
+        from rewards.rerank.ray_engine import run_on_ray
 
-    rng = random.Random(0)
-    rows = []
-    for n in range(count):
-        scene = sample_scene(rng)
-        render(scene).save(folder / f"{n:05d}.png")
-        rows.append(
-            {
-                "id": f"t{n}",
-                "image": f"{n:05d}.png",
-                "candidates": [flawed_caption(scene, rng) for _ in range(CANDIDATES)],
-            }
-        )
-    return write(folder / "texts.jsonl", rows)
-
-
-def picture_rows(folder: Path, count: int) -> Path:
-    from rewards.shapes.build.corruption import corrupt_scene
-    from rewards.shapes.language import describe
-    from rewards.shapes.prompts import question_store
-    from rewards.shapes.render import render
-    from rewards.shapes.scenes import sample_scene
-
-    rng = random.Random(1)
-    rows = []
-    for n in range(count):
-        scene = sample_scene(rng)
-        names = [f"p{n:05d}_{k}.png" for k in range(CANDIDATES)]
-        for k, name in enumerate(names):
-            render(scene if k == 0 else corrupt_scene(scene, rng)).save(folder / name)
-        order = rng.sample(names, CANDIDATES)
-        rows.append({"id": f"p{n}", "prompt": str(describe(scene)), "candidates": order})
-    question_store(folder / "questions.sqlite", sorted({row["prompt"] for row in rows})).close()
-    return write(folder / "pictures.jsonl", rows)
-
-
-def write(path: Path, rows) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+        run_on_ray(job, actors=actors)
+    return write_outputs(job, OutputSettings())
 
 
 def read(path: Path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def settings(reward, **changes):
-    from rewards.rerank.settings import RerankSettings
-
-    return RerankSettings(reward=reward, **changes)
-
-
-def kinds(folder: Path, items: int):
-    """(name, source, reward settings) of texts and pictures."""
-    from rewards.rerank.settings import RewardSettings
-
-    questions = str(folder / "questions.sqlite")
-    yield (
-        "pictures",
-        picture_rows(folder, items),
-        RewardSettings(kind="tifa", judge="shapes-vqa", questions=questions, soft=True),
-    )
-    if (ROOT / "rewards/shapes/weights/rater").is_dir():
-        yield "texts", text_rows(folder, items), RewardSettings(kind="harmonic", judge="shapes-rater")
-    else:
-        print("texts: the packaged rater is missing, skipped")
-
-
-def brute_force(source: Path, reward) -> dict[str, list[float]]:
-    """Scores from one reward.score of everything."""
-    rows = read(source)
-    folder = source.parent
-    flat = [(row, candidate) for row in rows for candidate in row["candidates"]]
-    if "image" in rows[0]:
-        scores = reward.score([str(folder / row["image"]) for row, _ in flat], [text for _, text in flat])
-    else:
-        scores = reward.score([str(folder / name) for _, name in flat], [row["prompt"] for row, _ in flat])
-    overall = scores.overall.tolist()
-    return {row["id"]: overall[n * CANDIDATES : (n + 1) * CANDIDATES] for n, row in enumerate(rows)}
-
-
-def compare(found: dict[str, list[int]], expected: dict[str, list[float]]) -> tuple[int, int]:
-    """Items whose order is not that of a plain sort, and those of them that a tie within the tolerance does not excuse.
-
-    A judge's float32 score depends on its batch by up to 1e-5, so that two candidates that close may change places.
-    """
-    other = wrong = 0
-    for key, scores in expected.items():
-        order = found[key]
-        other += order != sorted(range(CANDIDATES), key=lambda k: (-round(scores[k], 6), k))
-        wrong += any(scores[a] < scores[b] - TOLERANCE for a, b in itertools.pairwise(order))
-    return other, wrong
+def tifa_settings(folder: Path) -> RewardSettings:
+    return RewardSettings(kind="tifa", judge="shapes-vqa", questions=str(folder / "questions.sqlite"), soft=True)
 
 
 def ranks(folder: Path, items: int, engines: list[str]) -> None:
-    from rewards.rerank.job import run_local, start_job
-    from rewards.rerank.outputs import OutputSettings, write_outputs
-    from rewards.rerank.ray_engine import run_on_ray
-    from rewards.rerank.settings import build_reward
+    from tests.rerank import brute_force
 
-    for name, source, reward in kinds(folder, items):
-        expected = brute_force(source, build_reward(reward))
-        rows = read(source)
-        shuffled = write(folder / f"{name}_shuffled.jsonl", random.Random(2).sample(rows, len(rows)))
-        for engine in engines:
-            path, batch = (shuffled, 31) if engine == "local" else (source, 128)
-            job = start_job(path, folder / f"job_{name}_{engine}", settings(reward, batch_size=batch))
-            start = time.perf_counter()
-            run_local(job) if engine == "local" else run_on_ray(job)
-            seconds = time.perf_counter() - start
-            write_outputs(job, OutputSettings())
-            found = {row["id"]: [c["index"] for c in row["candidates"]] for row in read(job.folder / "ranked.jsonl")}
-            other, wrong = compare(found, expected)
+    kinds = {
+        "pictures": (brute_force.picture_rows, brute_force.picture_scores, tifa_settings(folder)),
+        "texts": (brute_force.text_rows, brute_force.text_scores, RATER),
+    }
+    for kind, (write, score, reward) in kinds.items():
+        rows = write(folder, items)
+        start = time.process_time()
+        scores = score(folder, rows)
+        print(f"{kind}: one call of reward.score, {time.process_time() - start:.0f} CPU-s", flush=True)
+        candidates = {row["id"]: row["candidates"] for row in rows}
+        for number, (engine, batch, shuffled) in enumerate(RUNS):
+            if engine not in engines:
+                continue
+            ordered = random.Random(number).sample(rows, items) if shuffled else rows
+            source = brute_force.write_rows(folder / f"{kind}{number}.jsonl", ordered)
+            job = start_job(source, folder / f"job_{kind}{number}", RerankSettings(reward=reward, batch_size=batch))
+            run(job, engine)
+            ranked = read(job.folder / "ranked.jsonl")
+            assert [row["id"] for row in ranked] == [row["id"] for row in ordered]
+            found = brute_force.compare(ranked, scores, candidates)
+            order = "shuffled" if shuffled else "in order"
             print(
-                f"{name:8s} {engine:5s} batch {batch:3d} {path.stem:18s} {len(found)} items, {wrong} ranked wrong, "
-                f"{other} differ by a tie within {TOLERANCE:g}, {seconds:.0f} s",
+                f"{kind:8s} {engine:5s} batch {batch:4d} {order}: {found.items} items, {len(found.wrong)} wrong; "
+                f"{found.exchanged} with candidates within {brute_force.TOLERANCE:g} exchanged, largest difference of "
+                f"a score {found.largest:.1e}, {found.abstained} abstentions",
                 flush=True,
             )
-            assert len(found) == items and wrong == 0
+            assert found.items == items and not found.wrong, found.wrong
 
 
 def overhead(folder: Path, items: int) -> None:
-    from rewards.rerank.job import build_rewards, run_local, start_job
-    from rewards.rerank.outputs import OutputSettings, write_outputs
+    from tests.rerank import brute_force
 
     machinery(folder)
-    for name, source, reward in kinds(folder, items):
-        built = build_rewards(settings(reward))[0]
-        brute_force(source, built)  # warm
-        bares, wholes = [], []
-        for repeat in range(REPEATS):
-            start = time.process_time()
-            brute_force(source, built)
-            bares.append(time.process_time() - start)
-            start = time.process_time()
-            job = start_job(source, folder / f"job_{name}_{repeat}", settings(reward))
-            run_local(job)
-            write_outputs(job, OutputSettings())
-            wholes.append(time.process_time() - start)
-        bare, whole = min(bares), min(wholes)  # the least disturbed of each
-        cost = 1000 * bare / items / CANDIDATES
-        share = 100 * (whole / bare - 1)
-        print(
-            f"{name:8s} reward.score {bare:.1f} CPU-s ({cost:.2f} ms a candidate), job {whole:.1f} CPU-s: {share:+.1f}%"
+    for kind in ("texts", "pictures"):
+        if kind == "texts":
+            rows, reward = brute_force.text_rows(folder, items), RATER
+        else:
+            rows, reward = brute_force.picture_rows(folder, items, cut_every=items), tifa_settings(folder)
+        rows = [distinct(row) for row in rows]  # equal candidates are judged once: that would flatter the job
+        count = sum(len(row["candidates"]) for row in rows)
+        source = brute_force.write_rows(folder / f"{kind}.jsonl", rows)
+        pairs = alternating(
+            partial(bare, build_reward(reward), folder, rows),
+            lambda n, source=source, name=kind, reward=reward: local_job(source, folder / f"{name}{n}", reward),
         )
+        alone, whole = (1000 * statistics.median(seconds) / count for seconds in zip(*pairs))
+        shares = sorted(100 * (job / score - 1) for score, job in pairs)
+        print(
+            f"{kind:8s} {count} candidates, {REPEATS} pairs: reward.score {alone:.2f} ms of CPU a candidate, job "
+            f"{whole:.2f}; overhead, median of pairs {statistics.median(shares):+.1f}% "
+            f"(from {shares[0]:+.1f}% to {shares[-1]:+.1f}%)",
+            flush=True,
+        )
+
+
+def alternating(first, second) -> list[tuple[float, float]]:
+    """CPU seconds of both, in turns, each time the other one first; a first round that warms up is dropped."""
+    found = []
+    for repeat in range(REPEATS + 1):
+        seconds = {}
+        for action in (first, second) if repeat % 2 else (second, first):
+            start = time.process_time()
+            action(repeat)
+            seconds[action] = time.process_time() - start
+        found.append((seconds[first], seconds[second]))
+    return found[1:]
+
+
+def distinct(row):
+    return {**row, "candidates": list(dict.fromkeys(row["candidates"]))}
+
+
+def bare(reward, folder: Path, rows, repeat: int) -> None:
+    """One call of reward.score with everything: what a script without any engine does."""
+    flat = [(row, candidate) for row in rows for candidate in row["candidates"]]
+    if "image" in rows[0]:
+        reward.score([str(folder / row["image"]) for row, _ in flat], [text for _, text in flat])
+    else:
+        reward.score([str(folder / name) for _, name in flat], [row["prompt"] for row, _ in flat])
+
+
+def local_job(source: Path, folder: Path, reward: RewardSettings) -> None:
+    run(start_job(source, folder, RerankSettings(reward=reward)))
 
 
 def machinery(folder: Path, items: int = 2000) -> None:
     """What a job costs beside its judge: the same with a reward that costs nothing."""
-    from rewards.rerank.job import run_local, start_job
-    from rewards.rerank.outputs import OutputSettings, write_outputs
-    from rewards.rerank.settings import RewardSettings
-
-    (folder / "a.png").write_bytes(b"not looked at")
-    rows = [
-        {"id": f"m{n}", "image": "a.png", "candidates": [f"{'x' * (20 + k)} {n}" for k in range(CANDIDATES)]}
-        for n in range(items)
-    ]
-    source = write(folder / "machinery.jsonl", rows)
+    source = plain_rows(folder, items)
     start = time.process_time()
-    job = start_job(source, folder / "job_machinery", settings(RewardSettings(kind="function", function=LENGTH)))
-    run_local(job)
-    write_outputs(job, OutputSettings())
+    local_job(source, folder / "job_machinery", LENGTH)
     cost = 1000 * (time.process_time() - start) / items / CANDIDATES
-    print(f"reading, ranking, committing and writing without a judge: {cost:.3f} ms a candidate")
+    print(f"reading, ranking, committing and writing without a judge: {cost:.3f} ms of CPU a candidate", flush=True)
 
 
-def memory(folder: Path) -> None:
-    """Each size in a process of its own."""
-    peaks = {}
-    for rows in (10_000, 200_000):
-        (folder / "a.png").write_bytes(b"not looked at")
-        source = folder / f"{rows}.jsonl"
-        with source.open("w") as file:
-            for n in range(rows):
-                candidates = ["x" * (1 + (n + k) % 9) for k in range(CANDIDATES)]
-                file.write(json.dumps({"id": f"i{n}", "image": "a.png", "candidates": candidates}) + "\n")
-        command = [sys.executable, __file__, "memory-one", "--source", str(source), "--out", str(folder / f"job{rows}")]
-        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
-        peaks[rows] = found["gb"]
-        print(
-            f"{rows:7d} rows x {CANDIDATES}: {found['gb'] * 1024:.0f} MB peak, "
-            f"{found['seconds']:.0f} s, {found['ranked']} ranked"
-        )
-    assert peaks[200_000] < peaks[10_000] * 1.1, peaks
-
-
-def memory_one(source: Path, out: Path) -> None:
-    from rewards.rerank.job import run_local, start_job
-    from rewards.rerank.outputs import OutputSettings, write_outputs
-    from rewards.rerank.settings import RewardSettings
-
-    start = time.perf_counter()
-    job = start_job(source, out, settings(RewardSettings(kind="function", function=LENGTH)))
-    run_local(job)
-    summary = write_outputs(job, OutputSettings(top=1))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(json.dumps({"gb": peak, "seconds": time.perf_counter() - start, "ranked": summary.ranked}))
-
-
-def speedup(folder: Path, seconds: int) -> None:
-    import ray
-
-    from rewards.rerank.job import start_job
-    from rewards.rerank.ray_engine import run_on_ray
-    from rewards.rerank.settings import RewardSettings
-
-    items = int(seconds / 0.002 / CANDIDATES)
+def plain_rows(folder: Path, items: int) -> Path:
+    """Texts about a picture that no one looks at."""
     (folder / "a.png").write_bytes(b"not looked at")
-    rows = [
-        {"id": f"i{n}", "image": "a.png", "candidates": [f"{'x' * k} {n}" for k in range(CANDIDATES)]}
-        for n in range(items)
-    ]
-    source = write(folder / "busy.jsonl", rows)
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    rates = {}
+    source = folder / f"plain{items}.jsonl"
+    with source.open("w") as file:
+        for n in range(items):
+            candidates = [f"{'x' * (1 + (n + 3 * k) % 11)} {n}" for k in range(CANDIDATES)]
+            file.write(json.dumps({"id": f"i{n}", "image": "a.png", "candidates": candidates}) + "\n")
+    return source
+
+
+def memory(folder: Path, engines: list[str]) -> None:
+    """Each size in a process of its own."""
+    for engine in engines:
+        peaks = {}
+        for rows in (10_000, 200_000):
+            words = ["--source", plain_rows(folder, rows), "--out", folder / f"job_{engine}{rows}", "--engines", engine]
+            command = [sys.executable, __file__, "memory-one", *map(str, words)]
+            output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+            found = json.loads(output.splitlines()[-1])
+            peaks[rows] = found["mb"]
+            print(
+                f"{engine:5s} {rows:7d} rows of {CANDIDATES}: driver's peak {found['mb']:.0f} MB, "
+                f"{found['seconds']:.0f} s, {found['ranked']} ranked",
+                flush=True,
+            )
+        print(f"{engine:5s} 200,000 against 10,000 rows: {100 * (peaks[200_000] / peaks[10_000] - 1):+.1f}%")
+
+
+def memory_one(source: Path, out: Path, engine: str) -> None:
+    start = time.perf_counter()
+    summary = run(start_job(source, out, RerankSettings(reward=LENGTH)), engine)
+    status = Path("/proc/self/status").read_text().splitlines()
+    peak = int(next(line for line in status if line.startswith("VmHWM")).split()[1]) / 1024
+    print(json.dumps({"mb": peak, "seconds": time.perf_counter() - start, "ranked": summary.ranked}))
+
+
+def speedup(folder: Path, seconds: int, judge: str) -> None:
+    """Two actors against one, in the steady state and whole: from starting Ray to the last output."""
+    from tests.rerank import brute_force
+
+    reward, cost = {"busy": (BUSY, BUSY_SECONDS), "rater": (RATER, 0.0036)}[judge]
+    items = int(2 * seconds / cost / CANDIDATES)
+    if judge == "busy":
+        source = plain_rows(folder, items)
+    else:
+        rows = [distinct(row) for row in brute_force.text_rows(folder, items)]
+        source = brute_force.write_rows(folder / "texts.jsonl", rows)
+    count = sum(len(row["candidates"]) for row in read(source))
+    steady, whole = {}, {}
     for actors in (1, 2):
-        reward = RewardSettings(kind="function", function="benchmarks.rerank_jobs:busy")
-        job = start_job(source, folder / f"job{actors}", settings(reward, shard_size=64))
-        times: list[float] = []
-        run_on_ray(job, actors=actors, on_shard=lambda shard, times=times: times.append(time.perf_counter()))
-        # From the first committed shard on: the start of Ray and its actors is a matter of seconds, whatever the job.
-        rates[actors] = (len(times) - actors) * 64 * CANDIDATES / (times[-1] - times[actors - 1])
-        print(f"{actors} actors: {rates[actors]:.0f} candidates a second over {times[-1] - times[0]:.0f} s")
-    print(f"speed-up {rates[2] / rates[1]:.2f}")
+        with Others() as others:
+            start = time.time()
+            job = start_job(source, folder / f"job{actors}", RerankSettings(reward=reward, shard_size=32))
+            run(job, "ray", actors)
+            taken = time.time() - start
+        # Once every actor has committed its first shard, Ray, the processes and the judges have started.
+        commits = sorted(job.path_of(shard).stat().st_mtime for shard in job.shards())
+        share = 1 - actors / len(commits)
+        steady[actors] = share * count / (commits[-1] - commits[actors - 1])
+        whole[actors] = count / taken
+        print(
+            f"{judge}: {actors} actors, {count} candidates: {steady[actors]:.0f} a second over "
+            f"{commits[-1] - commits[actors - 1]:.0f} s; whole job {taken:.0f} s, {whole[actors]:.0f} a second, "
+            f"first shard after {commits[0] - start:.0f} s; others used {others.cores:.2f} cores",
+            flush=True,
+        )
+    print(
+        f"{judge}: speed-up {steady[2] / steady[1]:.2f} in the steady state, {whole[2] / whole[1]:.2f} of the whole job"
+    )
+
+
+class Others:
+    """Cores that processes outside this one's tree used, sampled while the block runs."""
+
+    def __enter__(self):
+        self._stop, self._used, self._start = threading.Event(), 0.0, time.monotonic()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception):
+        self._stop.set()
+        self._thread.join()
+        self.cores = self._used / (time.monotonic() - self._start)
+
+    def _watch(self):
+        before = self._times()
+        while not self._stop.wait(1):
+            now = self._times()
+            self._used += sum(used - before.get(process, 0.0) for process, used in now.items() if process in before)
+            before = now
+
+    @staticmethod
+    def _times():
+        import psutil
+
+        own = {os.getpid()} | {process.pid for process in psutil.Process().children(recursive=True)}
+        found = {}
+        for process in psutil.process_iter(["cpu_times", "create_time"]):
+            times = process.info["cpu_times"]
+            if process.pid not in own and times is not None:
+                found[process.pid, process.info["create_time"]] = times.user + times.system
+        return found
 
 
 def main() -> None:
@@ -287,12 +289,13 @@ def main() -> None:
     parser.add_argument("what", choices=["ranks", "overhead", "memory", "memory-one", "speedup"])
     parser.add_argument("--items", type=int)
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--judge", choices=["busy", "rater"], default="rater", help="of speedup")
     parser.add_argument("--engines", default="local,ray")
     parser.add_argument("--source", type=Path)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     if args.what == "memory-one":
-        memory_one(args.source, args.out)
+        memory_one(args.source, args.out, args.engines)
         return
     folder = Path(tempfile.mkdtemp())
     try:
@@ -301,9 +304,9 @@ def main() -> None:
         elif args.what == "overhead":
             overhead(folder, args.items or 300)
         elif args.what == "memory":
-            memory(folder)
+            memory(folder, args.engines.split(","))
         else:
-            speedup(folder, args.seconds)
+            speedup(folder, args.seconds, args.judge)
     finally:
         shutil.rmtree(folder)
 

@@ -10,6 +10,11 @@ import typer
 PROBLEMS = 3
 """Exit status of a job that finished and reported rows."""
 
+_ENGINE = typer.Option("local", help="local (all devices of this machine) or ray.")
+_ADDRESS = typer.Option(None, help="Address of a Ray cluster, e.g. auto or ray://host:10001.")
+_ACTORS = typer.Option(None, help="Judges on Ray; default: one a GPU, or without GPUs one a CPU.")
+_GPUS = typer.Option(None, help="GPUs of each judge on Ray; default: 1 where there are any.")
+
 
 def rerank(
     source: Path = typer.Argument(..., help="JSON lines, Parquet, or a folder written by Dataset.save_to_disk."),
@@ -22,10 +27,10 @@ def rerank(
     sft: bool = typer.Option(False, "--sft", help="Write the best ones for TRL's SFTTrainer."),
     gain: bool = typer.Option(False, "--gain", help="Write the curves of best-of-k, with the audit beside."),
     instruction: str = typer.Option("Describe the image.", help="User's message for rows without prompt or question."),
-    engine: str = typer.Option("local", help="local (all devices of this machine) or ray."),
-    address: str | None = typer.Option(None, help="Address of a Ray cluster, e.g. auto or ray://host:10001."),
-    actors: int | None = typer.Option(None, help="Judges on Ray; default: one a GPU, or one a two CPUs."),
-    gpus: float | None = typer.Option(None, help="GPUs of each judge on Ray; default: 1 where there are any."),
+    engine: str = _ENGINE,
+    address: str | None = _ADDRESS,
+    actors: int | None = _ACTORS,
+    gpus: float | None = _GPUS,
 ) -> None:
     """Rank candidates by a reward: best first, ties by position, abstentions last and marked.
 
@@ -33,24 +38,18 @@ def rerank(
     """
     from tqdm import tqdm
 
-    from rewards.errors import InputError
-    from rewards.rerank.job import run_local, start_job
+    from rewards.rerank.engine import Engine
+    from rewards.rerank.job import start_job
     from rewards.rerank.outputs import OutputSettings, write_outputs
     from rewards.rerank.settings import RerankSettings
     from rewards.trainers.config import load_config
 
-    if engine not in ("local", "ray"):
-        raise InputError(f"engine is {engine!r}; local or ray is needed")
+    chosen = Engine(engine, address, actors, gpus)
     outputs = OutputSettings(top, pairs, min_margin, sft, gain, instruction)
     job = start_job(source, out, load_config(RerankSettings, config, overrides or None))
     total, missing = len(list(job.shards())), len(job.missing())
     with tqdm(total=total, initial=total - missing, unit="shard", desc="rerank") as bar:
-        if engine == "local":
-            run_local(job, on_shard=lambda _: bar.update())
-        else:
-            from rewards.rerank.ray_engine import run_on_ray
-
-            run_on_ray(job, address=address, actors=actors, gpus=gpus, on_shard=lambda _: bar.update())
+        chosen.finish(job, on_shard=lambda _: bar.update())
     summary = write_outputs(job, outputs)
     typer.echo(json.dumps(vars(summary)))
     if summary.problems:
@@ -64,15 +63,24 @@ def best_of_n(
     model: str | None = typer.Option(None, help="Checkpoint that samples the candidates."),
     prompts: str | None = typer.Option(None, help="File of prompts, or shapes."),
     out: str | None = typer.Option(None, help="Folder of the run; an unfinished run in it goes on."),
+    engine: str = _ENGINE,
+    address: str | None = _ADDRESS,
+    actors: int | None = _ACTORS,
+    gpus: float | None = _GPUS,
 ) -> None:
-    """Sample n candidates from a vision-language model or a diffusers pipeline, then rank them."""
+    """Sample n candidates from a vision-language model or a diffusers pipeline, then rank them.
+
+    Candidates are sampled by this process; the engine ranks them. Exit status as of `rewards rerank`.
+    """
+    from rewards.rerank.engine import Engine
     from rewards.rerank.run import BestOfNSettings, run_best_of_n
     from rewards.trainers.config import load_config
 
+    chosen = Engine(engine, address, actors, gpus)
     given = {"generate.model": model, "generate.prompts": prompts, "out": out}
     words = [f"{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
     settings = load_config(BestOfNSettings, config, [*(overrides or []), *words])
-    summary = run_best_of_n(settings)
+    summary = run_best_of_n(settings, chosen)
     typer.echo(json.dumps(vars(summary)))
     if summary.problems:
         typer.echo(f"{summary.problems} problems are reported in {settings.out}/ranking/problems.jsonl", err=True)

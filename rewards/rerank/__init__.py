@@ -4,7 +4,8 @@
 - scoring.py: any reward -> scores of candidates; selection.py: `best_of_n(reward, items)`
 - gain.py: expected reward of best-of-k for every k, with a held-out judge beside it
 - sources.py, rows.py, index.py: files of candidates, read by position, each bad row named
-- settings.py, job.py, outputs.py: resumable work in shards, and what comes out of it; ray_engine.py: the same on Ray
+- settings.py, job.py, manifest.py, outputs.py: resumable work in shards, and what comes out of it
+- engine.py, ray_engine.py: who does the work
 - generate.py: candidates from a VLM or a diffusers pipeline, each reproducible by its seed
 """
 

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from rewards.errors import RewardsError
 from rewards.rerank.sources import Source
 
 _SCHEMA = """
@@ -50,18 +51,27 @@ class Index:
 
         Returns:
             The number of items.
+
+        Raises:
+            InputError: a source that cannot be read.
+            RewardsError: the index cannot be written, e.g. for lack of space.
         """
         fresh = self.path.with_suffix(".new")
         fresh.unlink(missing_ok=True)
-        with closing(sqlite3.connect(fresh)) as connection:
-            connection.execute("PRAGMA journal_mode = OFF")
-            connection.execute("PRAGMA synchronous = OFF")
-            connection.executescript(_SCHEMA)
-            count = _fill(connection, source, key, grouped)
-            connection.execute("CREATE INDEX rows_by_item ON rows (seq)")
-            connection.execute("CREATE INDEX problems_by_item ON problems (seq)")
-            connection.commit()
-        fresh.replace(self.path)
+        try:
+            with closing(sqlite3.connect(fresh)) as connection:
+                connection.execute("PRAGMA journal_mode = OFF")
+                connection.execute("PRAGMA synchronous = OFF")
+                connection.executescript(_SCHEMA)
+                count = _fill(connection, source, key, grouped)
+                connection.execute("CREATE INDEX rows_by_item ON rows (seq)")
+                connection.execute("CREATE INDEX problems_by_item ON problems (seq)")
+                connection.commit()
+            fresh.replace(self.path)
+        except sqlite3.Error as error:
+            raise RewardsError(f"{self.path}: the index cannot be written: {error}") from error
+        finally:
+            fresh.unlink(missing_ok=True)
         return count
 
     def items(self, start: int, stop: int) -> Iterator[IndexedItem]:

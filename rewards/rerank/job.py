@@ -9,6 +9,7 @@ named.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -20,10 +21,10 @@ from typing import Any
 
 from rewards.errors import RewardsError
 from rewards.rerank.index import Index, IndexedItem
-from rewards.rerank.manifest import identities, portable, refuse_changes
+from rewards.rerank.manifest import identities, known_manifest, portable, refuse_changes, write_manifest
 from rewards.rerank.ranking import Ranking, Score, rank
 from rewards.rerank.records import ranked_row
-from rewards.rerank.rows import Parsed, parse_rows
+from rewards.rerank.rows import Parsed, parse_rows, unreadable
 from rewards.rerank.selection import rank_stream
 from rewards.rerank.settings import RerankSettings, build_rewards, local_devices
 from rewards.rerank.sources import Source, open_source
@@ -104,27 +105,39 @@ class Job:
         return self._parse(next(self.index.items(seq, seq + 1)))
 
     def _rows(self, shard: Shard, reward: Any, audit: Any) -> Iterator[dict[str, Any]]:
-        source = str(self.source.path)
-        for line, reason in self.index.problems(shard.start, shard.stop + shard.last):
-            yield {"problem": {"file": source, "line": line, "id": None, "reason": reason, "ranked": False}}
-        parsed: list[tuple[IndexedItem, Parsed]] = []
-        for indexed in self.index.items(shard.start, shard.stop):
-            result = self._parse(indexed)
-            identity = result.item.id if result.item is not None else indexed.key
-            for reason in result.notes:
-                where = {"file": source, "line": indexed.rows[0][1], "id": identity}
-                yield {"problem": {**where, "reason": reason, "ranked": result.item is not None}}
-            if result.item is not None:
-                parsed.append((indexed, result))
-        audited = _ranked(audit, parsed, self.settings.batch_size) if audit is not None else None
-        for (indexed, _), ranking in zip(parsed, _ranked(reward, parsed, self.settings.batch_size), strict=True):
-            yield ranked_row(ranking, indexed.seq, indexed.rows[0][1], next(audited) if audited is not None else None)
+        parsed = [(indexed, self._parse(indexed)) for indexed in self.index.items(shard.start, shard.stop)]
+        usable = [(indexed, result) for indexed, result in parsed if result.item is not None]
+        lost = self.index.problems(shard.start, shard.stop + shard.last)
+        problems = [self._problem(line, None, reason, False) for line, reason in lost]
+        for indexed, result in parsed:
+            problems += self._problems(indexed, result)
+        audited = _ranked(audit, usable, self.settings.batch_size) if audit is not None else None
+        ranked = []
+        for (indexed, result), ranking in zip(usable, _ranked(reward, usable, self.settings.batch_size), strict=True):
+            for index, reason in unreadable(ranking, result.blocked):
+                problems.append(self._problem(_line(indexed, index), ranking.item.id, reason, True))
+            other = next(audited) if audited is not None else None
+            ranked.append(ranked_row(ranking, indexed.seq, indexed.rows[0][1], other))
+        problems.sort(key=lambda problem: problem["line"])
+        yield from ({"problem": problem} for problem in problems)
+        yield from ranked
+
+    def _problems(self, indexed: IndexedItem, result: Parsed) -> Iterator[dict[str, Any]]:
+        ranked = result.item is not None
+        identity = result.item.id if result.item is not None else indexed.key
+        for index, reason in result.blocked.items():
+            yield self._problem(_line(indexed, index), identity, f"candidate {index}: {reason}", ranked)
+        for reason in result.notes:
+            yield self._problem(indexed.rows[0][1], identity, reason, ranked)
+
+    def _problem(self, line: int, identity: str | None, reason: str, ranked: bool) -> dict[str, Any]:
+        return {"file": str(self.source.path), "line": line, "id": identity, "reason": reason, "ranked": ranked}
 
     def _parse(self, indexed: IndexedItem) -> Parsed:
         settings = self.settings
         try:
             rows = self.source.read([position for position, _ in indexed.rows])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return Parsed(None, [f"cannot be read: {error}"], {})
         return parse_rows(
             rows,
@@ -132,6 +145,7 @@ class Job:
             folder=Path(settings.images) if settings.images is not None else self.source.path.parent,
             columns=settings.columns,
             max_text=settings.max_text,
+            kind=settings.kind,
         )
 
 
@@ -148,27 +162,41 @@ def start_job(source: str | Path, folder: str | Path, settings: RerankSettings, 
         InputError: the folder holds a job that differs, with the difference named; or a broken source.
     """
     folder = Path(folder)
+    known = known_manifest(folder)
     opened = open_source(Path(source).absolute())
-    (folder / "shards").mkdir(parents=True, exist_ok=True)
-    for leftover in (folder / "shards").glob("*.tmp"):
-        leftover.unlink(missing_ok=True)
-    key = settings.group_by or settings.columns.get("id", "id")
-    items = Index(folder / "index.sqlite").build(opened, key=key, grouped=settings.group_by is not None)
-    manifest = {
+    key, grouped = settings.group_by or settings.columns.get("id", "id"), settings.group_by is not None
+    # Everything that can be refused is refused before anything is written, and a missing column before a judge loads.
+    next(opened.scan(key, required=grouped), None)
+    manifest: dict[str, Any] = {
         "format": FORMAT,
-        "source": {"path": str(opened.path), "fingerprint": opened.fingerprint(), "items": items},
+        "source": {"path": str(opened.path), "fingerprint": opened.fingerprint()},
         "settings": asdict(settings),
         "rewards": identities(settings, build_rewards(settings, device)),
     }
-    path = folder / "manifest.json"
-    if path.exists():
-        known = json.loads(path.read_text(encoding="utf-8"))
+    if known is not None:
         refuse_changes(portable(known), portable(manifest), f"the job in {folder}")
-    else:
-        partial = path.with_suffix(".tmp")
-        partial.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        partial.replace(path)
+    _make_folder(folder)
+    try:
+        manifest["source"]["items"] = Index(folder / "index.sqlite").build(opened, key=key, grouped=grouped)
+    except BaseException:
+        _remove_empty(folder)
+        raise
+    if manifest != known:
+        write_manifest(folder, manifest)
     return Job(folder)
+
+
+def _make_folder(folder: Path) -> None:
+    (folder / "shards").mkdir(parents=True, exist_ok=True)
+    for leftover in (folder / "shards").glob("*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def _remove_empty(folder: Path) -> None:
+    """Leave nothing behind of a job that never started."""
+    for place in (folder / "shards", folder):
+        with contextlib.suppress(OSError):
+            place.rmdir()
 
 
 def run_local(job: Job, on_shard: Any = None) -> None:
@@ -193,6 +221,11 @@ def run_local(job: Job, on_shard: Any = None) -> None:
         return
     with ThreadPoolExecutor(len(devices)) as pool:
         list(pool.map(work, range(len(devices))))
+
+
+def _line(indexed: IndexedItem, index: int | None) -> int:
+    """The line of a candidate: its own where rows are grouped, else that of its item."""
+    return indexed.rows[index if index is not None and len(indexed.rows) > 1 else 0][1]
 
 
 def _ranked(reward: Any, parsed: list[tuple[IndexedItem, Parsed]], batch_size: int) -> Iterator[Ranking]:

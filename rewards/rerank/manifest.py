@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
@@ -20,10 +22,43 @@ def identities(settings: RerankSettings, rewards: tuple[Any, Any]) -> dict[str, 
     return dict(json.loads(json.dumps(both, default=str)))
 
 
+def known_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of the job in a folder, None where there is no job yet.
+
+    Raises:
+        InputError: the folder cannot hold a job: it is a file, or what is in it was made by something else.
+    """
+    path = folder / "manifest.json"
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; a folder for the job is needed")
+    if not path.exists():
+        # Taken for finished work, a stranger's shards would come out as ranks.
+        if any((folder / "shards").glob("*.jsonl")):
+            raise InputError(f"{folder} holds shards without manifest.json; give another folder")
+        return None
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if {"format", "source", "settings", "rewards"} <= manifest.keys():
+            return dict(manifest)
+    except (ValueError, AttributeError):
+        pass
+    raise InputError(f"{path} was not written by a job of reranking; give another folder")
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Put a job's manifest in its place by one rename."""
+    partial = folder / "manifest.tmp"
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(manifest, indent=1))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(folder / "manifest.json")
+
+
 def portable(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest without what may differ between two starts of one job: the place of the file and the device."""
+    """A manifest without what may differ between two starts of one job: the device, and the count of the items."""
     plain = json.loads(json.dumps(manifest))
-    plain["source"].pop("path")
+    plain["source"].pop("items", None)
     for name in ("reward", "audit"):
         if plain["settings"][name] is not None:
             plain["settings"][name].pop("device")

@@ -39,7 +39,7 @@ class OutputSettings:
     def __post_init__(self) -> None:
         if self.top is not None and self.top < 1:
             raise InputError(f"top is {self.top}; at least 1 is needed")
-        if self.min_margin < 0:
+        if not self.min_margin >= 0:
             raise InputError(f"min_margin is {self.min_margin}; at least 0 is needed")
 
 

@@ -16,13 +16,18 @@ or one row a candidate, grouped by a key::
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import errno
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rewards.errors import InputError
 from rewards.rerank.items import Item
+from rewards.rerank.ranking import Ranking
 
 FIELDS = ("id", "image", "prompt", "question", "box", "candidates", "candidate", "folder")
+_SHOWN = 200  # characters of a value in a message
+_LARGEST = 1e9  # pixels of a box's edge; also keeps NaN, infinities and numbers beyond float out
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 
@@ -31,7 +36,7 @@ class Parsed(NamedTuple):
 
     Attributes:
         item: what is ranked, None when the row cannot be.
-        notes: reasons; with an item they concern single candidates or a choice that is none.
+        notes: why there is no item, or why there is nothing to choose.
         blocked: index of a candidate -> why it must not be judged.
     """
 
@@ -47,6 +52,7 @@ def parse_rows(
     folder: Path,
     columns: Mapping[str, str],
     max_text: int,
+    kind: str | None = None,
 ) -> Parsed:
     """Make an item of one inline row, or of the grouped rows of one key.
 
@@ -56,6 +62,7 @@ def parse_rows(
         folder: what relative paths are relative to.
         columns: name here -> name in the file, for files with other names.
         max_text: longest text in characters that is given to a judge.
+        kind: "texts" or "pictures" where the reward judges nothing else; None: texts where there is a picture.
     """
     row = {name: rows[0].get(columns.get(name, name)) for name in FIELDS}
     used = {columns.get(name, name) for name in FIELDS}
@@ -64,45 +71,74 @@ def parse_rows(
     if problem is not None:
         return Parsed(None, [problem], {})
     image, problem = _image(row["image"], folder)
+    problem = problem or _unusable_row(row, image, kind, max_text)
     if problem is not None:
         return Parsed(None, [problem], {})
-    for name in ("prompt", "question"):
-        value = row[name]
-        if isinstance(value, str) and len(value) > max_text:
-            return Parsed(None, [f"{name} has {len(value)} characters; at most {max_text} are judged"], {})
-    if image is None and not isinstance(row["prompt"], str | int):
-        return Parsed(None, ["has neither a picture (for texts) nor a prompt (for pictures)"], {})
-    box = row["box"]
-    if box is not None and not (isinstance(box, list) and len(box) == 4 and all(_is_number(edge) for edge in box)):
-        return Parsed(None, [f"box is {box!r}; [left, top, right, bottom] is needed"], {})
+    box = _edges(row["box"])
+    if row["box"] is not None and box is None:
+        return Parsed(None, [f"box is {_short(row['box'])}; [left, top, right, bottom] is needed"], {})
     if image is None:
         candidates = [_resolve(candidate, folder) for candidate in candidates]
     blocked = {n: reason for n, candidate in enumerate(candidates) if (reason := _unusable(candidate, image, max_text))}
-    notes = [f"candidate {n}: {reason}" for n, reason in blocked.items()]
-    if len(candidates) == 1:
-        notes.append("has one candidate only: nothing to choose from")
+    notes = ["has one candidate only: nothing to choose from"] if len(candidates) == 1 else []
     identity = str(row["id"]) if row["id"] is not None else id
-    edges = tuple(float(edge) for edge in box) if box is not None else None
-    return Parsed(
-        Item(tuple(candidates), image, row["prompt"], row["question"], edges, identity, extra), notes, blocked
-    )
+    return Parsed(Item(tuple(candidates), image, row["prompt"], row["question"], box, identity, extra), notes, blocked)
+
+
+def _unusable_row(row: Mapping[str, Any], image: Any, kind: str | None, max_text: int) -> str | None:
+    """Why a row's prompt, question or picture cannot be used, or None."""
+    for name, types in (("prompt", (str, int)), ("question", (str,))):
+        value = row[name]
+        if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
+            return f"{name} is {_short(value)}; text is needed"
+        if isinstance(value, str) and len(value) > max_text:
+            return f"{name} has {len(value)} characters; at most {max_text} are judged"
+    if image is None and kind == "texts":
+        return "lacks its picture: there is no image"
+    if image is not None and kind == "pictures":
+        return "has an image, which makes its candidates texts; the reward ranks pictures of a prompt"
+    if image is None and row["prompt"] is None:
+        return "has neither a picture (for texts) nor a prompt (for pictures)"
+    return None
 
 
 def _candidates(
     rows: Sequence[Mapping[str, Any]], row: Mapping[str, Any], folder: Path, columns: Mapping[str, str]
 ) -> tuple[list[Any], str | None]:
-    if row["candidate"] is not None:
-        return [one.get(columns.get("candidate", "candidate")) for one in rows], None
+    each = [one.get(columns.get("candidate", "candidate")) for one in rows]
+    if any(candidate is not None for candidate in each):
+        return each, None
+    if len(rows) > 1:
+        return [], f"has {len(rows)} rows of one key without a candidate; each needs one"
     if row["folder"] is not None:
-        place = folder / str(row["folder"])
-        if not place.is_dir():
-            return [], f"folder {str(place)!r} does not exist"
-        found = sorted(path for path in place.iterdir() if path.suffix.lower() in PICTURE_SUFFIXES)
-        return ([str(path) for path in found], None) if found else ([], f"folder {str(place)!r} holds no pictures")
+        return _pictures_in(folder / str(row["folder"]))
     given = row["candidates"]
     if not isinstance(given, list) or not given:
         return [], f"candidates are {_short(given)}; a list with at least one is needed"
     return list(given), None
+
+
+def _pictures_in(place: Path) -> tuple[list[Any], str | None]:
+    """Paths of the pictures in a folder, by name. Hidden files (such as macOS's ._1.png) and folders are none."""
+    if not _is(place, Path.is_dir):
+        return [], f"folder {_short(str(place))} does not exist"
+    found = sorted(str(path) for path in place.iterdir() if _names_picture(path) and path.is_file())
+    for path in found:
+        if _half_characters(path):
+            return [], f"folder {_short(str(place))} holds a file whose name is not UTF-8: {_short(Path(path).name)}"
+    return (found, None) if found else ([], f"folder {_short(str(place))} holds no pictures")
+
+
+def _names_picture(path: Path) -> bool:
+    return path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".")
+
+
+def _half_characters(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _image(value: Any, folder: Path) -> tuple[Any, str | None]:
@@ -113,8 +149,8 @@ def _image(value: Any, folder: Path) -> tuple[Any, str | None]:
     for entry in entries:
         if isinstance(entry, str):
             path = folder / entry
-            if not path.is_file():
-                return None, f"lacks its picture: no file {str(path)!r}"
+            if not _is(path, Path.is_file):
+                return None, f"lacks its picture: no file {_short(str(path))}"
             entry = str(path)
         elif not isinstance(entry, dict):
             return None, f"image is {_short(entry)}; a path or an encoded picture is needed"
@@ -131,7 +167,7 @@ def _resolve(candidate: Any, folder: Path) -> Any:
 def _unusable(candidate: Any, image: Any, max_text: int) -> str | None:
     if image is None:
         if isinstance(candidate, str):
-            return None if Path(candidate).is_file() else f"no file {candidate!r}"
+            return None if _is(Path(candidate), Path.is_file) else f"no file {_short(candidate)}"
         return (
             None if isinstance(candidate, dict) else f"is {_short(candidate)}; a path or an encoded picture is needed"
         )
@@ -142,10 +178,48 @@ def _unusable(candidate: Any, image: Any, max_text: int) -> str | None:
     return None
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is(path: Path, what: Callable[[Path], bool]) -> bool:
+    """Whether a path is a file or folder; what can never be one is none. A failing disk is no verdict on the row."""
+    try:
+        return what(path)
+    except ValueError:  # a null byte
+        return False
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.EACCES):
+            return False
+        raise
+
+
+def _edges(box: Any) -> tuple[float, ...] | None:
+    """(left, top, right, bottom), or None for what is no box."""
+    if not isinstance(box, list) or len(box) != 4:
+        return None
+    if not all(isinstance(edge, int | float) and not isinstance(edge, bool) and abs(edge) < _LARGEST for edge in box):
+        return None
+    return tuple(float(edge) for edge in box)
 
 
 def _short(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}...{text[-_SHOWN // 2 + 3 :]}"
+
+
+def unreadable(ranking: Ranking, blocked: Mapping[int, str]) -> Iterator[tuple[int | None, str]]:
+    """(index of the candidate, reason) for pictures behind abstentions that are no pictures; None: the item's own.
+
+    Only what was abstained on is opened again: to look into every picture beforehand would decode all of them twice.
+    """
+    from rewards.images import to_pil
+
+    abstained = [r.index for r in ranking.candidates if r.score.overall is None and r.index not in blocked]
+    item = ranking.item
+    if item.kind == "texts":
+        own = item.image if isinstance(item.image, list) else [item.image]
+        looked_at: list[tuple[int | None, Any]] = [(None, picture) for picture in own] if abstained else []
+    else:
+        looked_at = [(index, item.candidates[index]) for index in sorted(abstained)]
+    for index, picture in looked_at:
+        try:
+            to_pil(picture)
+        except (InputError, OSError) as error:
+            yield index, f"candidate {index}: {error}" if index is not None else f"lacks its picture: {error}"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from rewards.rerank.engine import Engine
 from rewards.rerank.generate import SHAPES, GenerateSettings, generate
-from rewards.rerank.job import run_local, start_job
+from rewards.rerank.job import start_job
 from rewards.rerank.outputs import OutputSettings, Summary, write_outputs
 from rewards.rerank.settings import RerankSettings, RewardSettings
 from rewards.trainers.config import save_config
@@ -31,11 +32,12 @@ class BestOfNSettings:
     out: str = "runs/best_of_n"
 
 
-def run_best_of_n(settings: BestOfNSettings) -> Summary:
+def run_best_of_n(settings: BestOfNSettings, engine: Engine | None = None) -> Summary:
     """Sample candidates, rank them, write the outputs; a run that was killed goes on.
 
     Args:
         settings: of the run; its resolved form is written to `config.yaml` in its folder.
+        engine: what ranks; default: this machine. Candidates are always sampled by this process.
 
     Returns:
         The counts, with the mean score of the best and of the first candidate.
@@ -44,8 +46,6 @@ def run_best_of_n(settings: BestOfNSettings) -> Summary:
         InputError: settings that cannot work, or a folder of another run.
     """
     out = Path(settings.out)
-    out.mkdir(parents=True, exist_ok=True)
-    save_config(settings, out / "config.yaml")
     with tqdm(unit="shard", desc="generate") as bar:
         candidates = generate(settings.generate, out / "candidates", on_shard=lambda: bar.update() and None)
     rerank = settings.rerank
@@ -54,8 +54,9 @@ def run_best_of_n(settings: BestOfNSettings) -> Summary:
         rerank = replace(rerank, reward=_asking(rerank.reward, store))
         rerank = replace(rerank, audit=_asking(rerank.audit, store)) if rerank.audit is not None else rerank
     job = start_job(candidates, out / "ranking", rerank)
+    save_config(settings, out / "config.yaml")  # once no part of the run was refused
     with tqdm(total=len(job.missing()), unit="shard", desc="rank") as bar:
-        run_local(job, on_shard=lambda _: bar.update())
+        (engine or Engine()).finish(job, on_shard=lambda _: bar.update())
     return write_outputs(job, settings.outputs)
 
 

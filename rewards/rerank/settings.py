@@ -8,8 +8,10 @@ from importlib import import_module
 from typing import Any, Literal
 
 from rewards.errors import InputError
+from rewards.rerank.rows import FIELDS
 
 RewardKind = Literal["harmonic", "tifa", "function"]
+_KINDS: dict[str, str | None] = {"harmonic": "texts", "tifa": "pictures", "function": None}
 
 
 @dataclass
@@ -72,6 +74,20 @@ class RerankSettings:
         for name in ("shard_size", "batch_size", "max_text"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; at least 1 is needed")
+        if not 0 <= self.max_abstained <= 1:
+            raise InputError(f"max_abstained is {self.max_abstained}; a share between 0 and 1 is needed")
+        if unknown := sorted(set(self.columns) - set(FIELDS)):
+            raise InputError(f"columns has {', '.join(unknown)}; known names are {', '.join(FIELDS)}")
+        if self.audit is not None and len({_KINDS[self.reward.kind], _KINDS[self.audit.kind]} - {None}) > 1:
+            raise InputError(
+                f"reward {self.reward.kind!r} and audit {self.audit.kind!r} judge different things: "
+                "one ranks texts, the other pictures"
+            )
+
+    @property
+    def kind(self) -> str | None:
+        """ "texts" or "pictures" where the reward or the audit judges nothing else."""
+        return _KINDS[self.reward.kind] or (_KINDS[self.audit.kind] if self.audit is not None else None)
 
 
 def build_reward(settings: RewardSettings, device: str | None = None) -> Any:

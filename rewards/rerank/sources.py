@@ -6,8 +6,11 @@ rows are, so that nobody holds the whole file, and a cluster ships positions ins
 
 from __future__ import annotations
 
+import bisect
 import hashlib
+import itertools
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -85,6 +88,8 @@ class JsonLinesSource:
     def _scanned(self, content: bytes, position: int, line: int, key: str, required: bool) -> Scanned:
         try:
             row = json.loads(content)
+            if b"\\ud" in content or b"\\uD" in content:
+                json.dumps(row, ensure_ascii=False).encode()  # half a character, which no file can hold, fails here
         except (ValueError, RecursionError) as error:
             return Scanned(position, line, None, f"is not JSON: {error}")
         if not isinstance(row, dict):
@@ -100,7 +105,9 @@ class JsonLinesSource:
         return rows
 
     def fingerprint(self) -> str:
-        return _file_fingerprint([self.path])
+        # The whole content: the scan reads and parses all of it anyway.
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 class ParquetSource:
@@ -116,8 +123,9 @@ class ParquetSource:
         except pyarrow.ArrowInvalid as error:
             raise InputError(f"{path} is not a Parquet file: {error}") from error
         sizes = [self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)]
-        self._starts = [sum(sizes[:n]) for n in range(len(sizes))]
+        self._starts = list(itertools.accumulate(sizes, initial=0))[:-1]
         self._cached: tuple[int, Any] | None = None
+        self._lock = threading.Lock()  # a job has a thread for each local device
 
     def scan(self, key: str, required: bool) -> Iterator[Scanned]:
         if not _has_column(self.path, self._file.schema_arrow.names, key, required):
@@ -125,19 +133,34 @@ class ParquetSource:
                 yield Scanned(position, position + 1, None, None)
             return
         position = 0
-        for batch in self._file.iter_batches(batch_size=4096, columns=[key]):
-            for row in batch.to_pylist():
-                yield _with_key(row, position, position + 1, key, required)
-                position += 1
+        try:
+            for batch in self._file.iter_batches(batch_size=4096, columns=[key]):
+                for row in batch.to_pylist():
+                    yield _with_key(row, position, position + 1, key, required)
+                    position += 1
+        except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds too
+            if getattr(error, "errno", None) is not None:
+                raise
+            raise InputError(f"{self.path}, column {key!r}, row {position + 1} or after: {error}") from error
 
     def read(self, positions: Sequence[int]) -> list[dict[str, Any]]:
         rows = []
         for position in positions:
-            group = max(n for n, start in enumerate(self._starts) if start <= position)
-            if self._cached is None or self._cached[0] != group:
-                self._cached = (group, self._file.read_row_group(group))
-            rows.append(self._cached[1].slice(position - self._starts[group], 1).to_pylist()[0])
+            group = bisect.bisect_right(self._starts, position) - 1
+            rows.append(self._group(group).slice(position - self._starts[group], 1).to_pylist()[0])
         return rows
+
+    def _group(self, group: int) -> Any:
+        """A row group, the last one kept; damaged data is a ValueError, as broken JSON is."""
+        with self._lock:
+            if self._cached is None or self._cached[0] != group:
+                try:
+                    self._cached = (group, self._file.read_row_group(group))
+                except OSError as error:
+                    if error.errno is not None:
+                        raise
+                    raise ValueError(str(error)) from error
+            return self._cached[1]
 
     def fingerprint(self) -> str:
         return _file_fingerprint([self.path])

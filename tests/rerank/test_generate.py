@@ -134,4 +134,8 @@ def test_generate_and_rank_in_one_run_and_again(tmp_path, llava, prompts):
     assert row["id"] == "p0" and [c["overall"] for c in row["candidates"]] == sorted(
         (c["overall"] for c in row["candidates"]), reverse=True
     )
-    assert (tmp_path / "run" / "config.yaml").exists()
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    settings.rerank.shard_size = 7
+    with pytest.raises(InputError, match=r"settings\.shard_size was 256 and is now 7"):
+        run_best_of_n(settings)
+    assert (tmp_path / "run" / "config.yaml").read_text() == config

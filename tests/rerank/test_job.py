@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 
+import datasets
 import pytest
 
 from rewards.errors import InputError, RewardsError
@@ -99,9 +101,15 @@ def test_changed_settings_source_or_reward_are_refused_with_the_difference(tmp_p
     ):
         with pytest.raises(InputError, match=message):
             finish(source, tmp_path / "job", **settings)
+    shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}_moved"))
+    moved = tmp_path.with_name(f"{tmp_path.name}_moved")
+    with pytest.raises(InputError, match=r"source\.path was .* and is now"):
+        finish(moved / source.name, moved / "job")
+    index = (tmp_path / "job" / "index.sqlite").read_bytes()
     write_texts(tmp_path, 6)
     with pytest.raises(InputError, match=r"source\.fingerprint was"):
         finish(source, tmp_path / "job")
+    assert (tmp_path / "job" / "index.sqlite").read_bytes() == index  # another process may be reading it
 
 
 def test_changed_questions_and_judges_are_refused(tmp_path):
@@ -173,10 +181,91 @@ def test_pictures_grouped_rows_and_an_audit(tmp_path):
     assert all(c["audit"] == {"overall": 0.0, "parts": {}, "abstained": None} for c in audited)
 
 
+def test_unreadable_pictures_are_reported_with_their_line_and_an_honest_abstention_is_not(tmp_path):
+    picture(tmp_path / "a.png")
+    (tmp_path / "broken.png").write_bytes((tmp_path / "a.png").read_bytes()[:50])
+    rows = [{"key": "k", "prompt": "red", "candidate": name} for name in ("a.png", "broken.png", "none.png")]
+    summary = finish(write_lines(tmp_path / "p.jsonl", rows), tmp_path / "p", reward=COLOUR, group_by="key")
+    problems = read_lines(tmp_path / "p" / "problems.jsonl")
+    assert [(p["line"], p["id"], p["ranked"], p["reason"][:12]) for p in problems] == [
+        (2, "k", True, "candidate 1:"),
+        (3, "k", True, "candidate 2:"),
+    ]
+    assert "broken.png" in problems[0]["reason"] and "no file" in problems[1]["reason"]
+    assert summary.abstained == 2 and summary.ranked == 1
+    rows = [{"image": name, "candidates": ["what?", "x"]} for name in ("a.png", "broken.png")]
+    summary = finish(write_lines(tmp_path / "t.jsonl", rows), tmp_path / "t")
+    problems = read_lines(tmp_path / "t" / "problems.jsonl")
+    assert summary.abstained == 2 and [problem["line"] for problem in problems] == [2]
+    assert problems[0]["reason"].startswith("lacks its picture: the image")
+
+
 @pytest.mark.parametrize("name", ["shard_size", "batch_size", "max_text"])
 def test_settings_out_of_range_are_refused(name):
     with pytest.raises(InputError, match=f"{name} is 0"):
         RerankSettings(**{name: 0})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_abstained": -1}, "max_abstained is -1"),
+        ({"max_abstained": float("nan")}, "max_abstained is nan"),
+        ({"columns": {"promt": "caption"}}, "columns has promt; known names are id, image, prompt"),
+        ({"audit": RewardSettings(kind="tifa")}, "judge different things"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        RerankSettings(**settings)
+
+
+def test_a_reward_or_column_that_is_not_there_leaves_nothing_behind(tmp_path):
+    source = write_texts(tmp_path, 2)
+    datasets.Dataset.from_list(read_lines(source)).to_parquet(tmp_path / "r.parquet")
+    for of, settings, message in (
+        (source, {"reward": RewardSettings(judge="no-such-judge")}, "no-such-judge"),
+        (tmp_path / "r.parquet", {"group_by": "key", "reward": RewardSettings(judge="no-such-judge")}, "column 'key'"),
+        (tmp_path / "nowhere.jsonl", {}, "nowhere"),
+    ):
+        with pytest.raises((InputError, OSError), match=message):
+            finish(of, tmp_path / "deep" / "job", **settings)
+        assert not (tmp_path / "deep").exists()
+
+
+def test_an_index_that_cannot_be_written_leaves_an_empty_folder_at_most(tmp_path, monkeypatch):
+    source = write_texts(tmp_path, 2)
+    monkeypatch.setattr("rewards.rerank.index._SCHEMA", "no schema")
+    with pytest.raises(RewardsError, match=r"index\.sqlite: the index cannot be written"):
+        finish(source, tmp_path / "job")
+    assert not (tmp_path / "job").exists()
+
+
+def test_folders_that_hold_something_else_are_refused(tmp_path):
+    source = write_texts(tmp_path, 2)
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "stranger" / "shards").mkdir(parents=True)
+    (tmp_path / "stranger" / "shards" / "000000.jsonl").write_text("{}")
+    for name, content in (("cut", ""), ("other", "{}"), ("list", "[]")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text(content)
+    for name, message in (
+        ("file", "is a file; a folder for the job is needed"),
+        ("stranger", "holds shards without manifest"),
+        ("cut", "was not written by a job of reranking"),
+        ("other", "was not written by a job of reranking"),
+        ("list", "was not written by a job of reranking"),
+    ):
+        with pytest.raises(InputError, match=message):
+            finish(source, tmp_path / name)
+
+
+def test_a_job_goes_on_with_another_device(tmp_path):
+    source = write_texts(tmp_path, 5)
+    settings = {"reward": RewardSettings(kind="function", function=LENGTH.function, device="cuda:7"), "shard_size": 4}
+    start_job(source, tmp_path / "job", RerankSettings(**settings))
+    settings["reward"] = RewardSettings(kind="function", function=LENGTH.function, device="cpu")
+    assert start_job(source, tmp_path / "job", RerankSettings(**settings)).settings.reward.device == "cpu"
 
 
 def test_rewards_that_cannot_be_built_are_named(tmp_path):

@@ -91,8 +91,9 @@ def test_gain_with_the_audit_beside(tmp_path):
 def test_outputs_out_of_range_are_refused():
     with pytest.raises(InputError, match="top is 0"):
         OutputSettings(top=0)
-    with pytest.raises(InputError, match="min_margin is -1"):
-        OutputSettings(min_margin=-1)
+    for margin in (-1, float("nan")):
+        with pytest.raises(InputError, match=f"min_margin is {margin}"):
+            OutputSettings(min_margin=margin)
 
 
 @pytest.fixture
@@ -123,7 +124,27 @@ def test_command_with_yaml_and_overrides_and_its_exit_status(tmp_path, app):
 
 def test_command_refuses_unknown_engines_and_keys(tmp_path, app):
     source = write_texts(tmp_path, 1)
-    result = CliRunner().invoke(app, [str(source), "--out", str(tmp_path / "job"), "--engine", "spark"])
-    assert isinstance(result.exception, InputError) and "local or ray" in str(result.exception)
-    result = CliRunner().invoke(app, [str(source), "shard_sise=2", "--out", str(tmp_path / "job")])
-    assert isinstance(result.exception, InputError) and "did you mean 'shard_size'" in str(result.exception)
+    for words, message in (
+        (["--engine", "spark"], "engine is 'spark'; local or ray is needed"),
+        (["--actors", "2"], "actors is 2, which needs engine ray"),
+        (["shard_sise=2"], "did you mean 'shard_size'"),
+    ):
+        result = CliRunner().invoke(app, [str(source), "--out", str(tmp_path / "job"), *words])
+        assert isinstance(result.exception, InputError) and message in str(result.exception)
+        assert not (tmp_path / "job").exists()
+
+
+def test_best_of_n_command_takes_an_engine(tmp_path):
+    import typer
+
+    from rewards.cli.rerank import best_of_n
+
+    app = typer.Typer()
+    app.command()(best_of_n)
+    result = CliRunner().invoke(app, ["--out", str(tmp_path / "run"), "--engine", "local", "--actors", "2"])
+    assert isinstance(result.exception, InputError) and "actors is 2" in str(result.exception)
+    words = ["generate.n=2", "generate.limit=2", "generate.max_new_tokens=4"]
+    reward = ["rerank.reward.kind=function", f"rerank.reward.function={LENGTH.function}"]
+    result = CliRunner().invoke(app, [*words, *reward, "--out", str(tmp_path / "run"), "--engine", "local"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["candidates"] == 4

@@ -111,6 +111,23 @@ def test_rows_are_the_local_engines_and_a_finished_job_starts_nothing(tmp_path, 
         run_on_ray(stopped, actors=1000)
 
 
+def test_best_of_n_ranks_on_ray_what_it_sampled_here(tmp_path, monkeypatch):
+    from rewards.rerank.engine import Engine
+    from rewards.rerank.generate import GenerateSettings
+    from rewards.rerank.run import BestOfNSettings, run_best_of_n
+
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    sampled = GenerateSettings(n=3, limit=6, max_new_tokens=6)
+    rows = []
+    for engine in (Engine("local"), Engine("ray", actors=2)):
+        settings = BestOfNSettings(sampled, RerankSettings(shard_size=2), out=str(tmp_path / "run"))
+        run_best_of_n(settings, engine)
+        ranking = tmp_path / "run" / "ranking"
+        rows.append((ranking / "ranked.jsonl").read_bytes())
+        ranking.rename(tmp_path / engine.name)
+    assert rows[0] == rows[1] and len(rows[0].splitlines()) == 6
+
+
 def judged_once(tmp_path):
     """A shard that was held when its judge died had judged nothing yet: every candidate was judged exactly once."""
     whole = [len(text) for row in read_lines(tmp_path / "items.jsonl") for text in dict.fromkeys(row["candidates"])]
