@@ -1,8 +1,8 @@
 """A GRPO or RLOO run of a vision-language policy on HarmonicEval, from settings to summary.
 
-The trainers are TRL's; this module builds what they need, evaluates on held-out prompts with fixed noise, and writes
-the run folder: `config.yaml`, `reward.json`, `metrics.jsonl`, `samples.jsonl`, `evaluations.jsonl`, `summary.json` and
-`adapter/`.
+The trainers are TRL's, with an importance ratio that starts at exactly 1; this module builds what they need, evaluates
+on held-out prompts with fixed noise, and writes the run folder: `config.yaml`, `reward.json`, `metrics.jsonl`,
+`samples.jsonl`, `evaluations.jsonl`, `summary.json` and `adapter/`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,25 @@ from typing import Any
 
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
+from rewards.trainers.on_policy import RatioFromOne
 from rewards.trainers.text_run import TextRun, run_text_trainer, trainer_arguments
 from rewards.trainers.text_settings import GRPORunConfig
 
 __all__ = ["GRPORunConfig", "run_grpo"]
 
-_TRAINERS: dict[str, tuple[Any, Any]] = {"grpo": (GRPOTrainer, GRPOConfig), "rloo": (RLOOTrainer, RLOOConfig)}
+
+class ExactGRPOTrainer(RatioFromOne, GRPOTrainer):
+    """TRL's `GRPOTrainer`; see :class:`~rewards.trainers.on_policy.RatioFromOne`."""
+
+
+class ExactRLOOTrainer(RatioFromOne, RLOOTrainer):
+    """TRL's `RLOOTrainer`; see :class:`~rewards.trainers.on_policy.RatioFromOne`."""
+
+
+_TRAINERS: dict[str, tuple[Any, Any]] = {
+    "grpo": (ExactGRPOTrainer, GRPOConfig),
+    "rloo": (ExactRLOOTrainer, RLOOConfig),
+}
 
 
 def run_grpo(config: GRPORunConfig) -> dict[str, Any]:

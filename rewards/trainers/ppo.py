@@ -25,6 +25,7 @@ from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 
 from rewards.errors import InputError
+from rewards.trainers.on_policy import before_first_update
 from rewards.trainers.ppo_math import (
     clipped_value_loss,
     explained_variance,
@@ -213,7 +214,7 @@ class PPOTrainer(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         mode = "train" if self.model.training else "eval"
-        if mode == "eval" or self._before_first_update():
+        if mode == "eval" or before_first_update(self):
             # The policy that sampled is the policy at hand: the ratio is exactly 1, whatever rounding another batch
             # composition would bring.
             inputs = {key: value for key, value in inputs.items() if key != "old_per_token_logps"}
@@ -227,12 +228,6 @@ class PPOTrainer(GRPOTrainer):
         self._log_update(mode, ratio, value_loss.detach(), clipped, inputs)
         accumulation = self.current_gradient_accumulation_steps if mode == "train" else 1
         return policy_loss + self.args.vf_coef * value_loss / accumulation
-
-    def _before_first_update(self) -> bool:
-        """Whether no optimiser step was made since the texts at hand were sampled."""
-        steps_per_generation = self.args.steps_per_generation or 1  # GRPOConfig has set it by now
-        since = self._step % (steps_per_generation * self.num_iterations)
-        return since < self.current_gradient_accumulation_steps
 
     def _log_texts(
         self,

@@ -264,7 +264,7 @@ def _values_table(runs: Sequence[Run]) -> str:
         for run in runs:
             series = run.series(key)
             values = (series.values[0], series.values[-1], series.mean) if len(series) else ()
-            cells += "".join(f"<td>{value:.5g}</td>" for value in values) or "<td>–</td>" * 3
+            cells += "".join(f"<td>{_plain(value)}</td>" for value in values) or "<td>–</td>" * 3
             cells += f"<td>{len(series):,}</td>"
         rows.append(f"<tr><td><code>{escape(key)}</code></td>{cells}</tr>")
     names = "".join(f'<th colspan="4">{escape(run.name)}</th>' for run in runs)
@@ -274,6 +274,10 @@ def _values_table(runs: Sequence[Run]) -> str:
         f"<details><summary>All {len(keys)} logged values</summary>"
         f'<div class="table"><table>{header}{"".join(rows)}</table></div></details>'
     )
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.5g}"
 
 
 def _table(table: Table) -> str:

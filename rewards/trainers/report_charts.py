@@ -71,7 +71,11 @@ class Section:
 HEALTH: list[tuple[str, str, tuple[str, ...]]] = [
     ("KL to the base model", "How far the policy has moved from where it began.", ("train/kl", "kl")),
     ("Approximate KL of the update", "How far one epoch's updates move the policy.", ("train/approx_kl",)),
-    ("Importance ratio", "Mean of new over old probability; 1 before the first update.", ("train/ratio",)),
+    (
+        "Importance ratio",
+        "Mean of new over old probability; 1 before the first update.",
+        ("train/ratio", "ratio/mean", "ppo/ratio_mean"),
+    ),
     (
         "Clip fraction",
         "Share of the importance ratios outside the clip range.",
@@ -83,7 +87,8 @@ HEALTH: list[tuple[str, str, tuple[str, ...]]] = [
         ("train/zero_std_groups", "frac_reward_zero_std"),
     ),
     ("Loss", "The policy's loss. It need not fall.", ("train/loss", "loss")),
-    ("Value loss", "The value head's loss.", ("value_loss", "train/value_loss")),
+    ("Value loss", "The value head's loss.", ("ppo/value_loss",)),
+    ("Explained variance", "Share of the returns' variance that the value head foresees.", ("ppo/explained_variance",)),
     ("Gradient norm", "Before clipping.", ("train/grad_norm", "grad_norm")),
     ("Entropy", "Of the policy's next-token distribution.", ("entropy",)),
     ("Completion length", "Mean length in tokens.", ("completions/mean_length",)),

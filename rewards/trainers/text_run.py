@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,9 +77,17 @@ def trainer_arguments(config_class: type, chosen: Mapping[str, Any], folder: Pat
         "remove_unused_columns": False,  # reward functions read the dataset's columns
     }
     fixed = {"output_dir": str(folder), "seed": seed}
-    arguments: Any = load_config(config_class, overrides={**defaults, **chosen, **fixed})
+    arguments: Any = load_config(config_class, overrides=_current_names(config_class, {**defaults, **chosen, **fixed}))
     _check_checkpoint_period(arguments)
     return arguments
+
+
+def _current_names(config_class: type, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`gradient_checkpointing` under the name that the installed transformers wants; it warns of the other."""
+    new = {"gradient_checkpointing": "activation_checkpointing"}
+    new["gradient_checkpointing_kwargs"] = "activation_checkpointing_kwargs"
+    known = {field.name for field in dataclasses.fields(config_class)}
+    return {new[key] if new.get(key) in known else key: value for key, value in settings.items()}
 
 
 def _check_checkpoint_period(arguments: Any) -> None:
@@ -93,6 +103,15 @@ def _check_checkpoint_period(arguments: Any) -> None:
         )
 
 
+@contextmanager
+def _quiet_about_old_names() -> Iterator[None]:
+    """Hide what only TRL and peft can mend: they ask a model for `is_gradient_checkpointing`, its name before 5.24."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+        yield
+
+
+@_quiet_about_old_names()
 def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:
     """Build everything, train, and write the run folder.
 

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from rewards.trainers.metrics import read_metrics
 from rewards.trainers.ppo import PPOConfig
 from rewards.trainers.ppo_run import PPORunConfig
 from rewards.trainers.samples import read_samples
+from rewards.trainers.text_run import trainer_arguments
 from rewards.trainers.text_settings import DataSettings, OtherReward, PolicySettings, RewardSettings
 from rewards.trainers.text_setup import import_function, load_policy, load_prompts, make_rewards
 from tests import tiny_models
@@ -173,6 +175,15 @@ def test_data_without_prompts_or_pictures_is_refused():
         load_prompts(DataSettings(source, {"n": 2}, {}, rename={"image": "picture"}), {"n": 2})
     with pytest.raises(InputError, match="cannot import"):
         import_function("tests.trainers.text_world")
+
+
+@pytest.mark.parametrize("name", ["gradient_checkpointing", "activation_checkpointing"])
+def test_checkpointing_is_set_under_either_name_without_a_warning(name, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        for chosen in (True, False):
+            arguments = trainer_arguments(GRPOConfig, {name: chosen, "num_generations": 2}, tmp_path, 0)
+            assert arguments.gradient_checkpointing is chosen and arguments.activation_checkpointing is chosen
 
 
 def test_weights_follow_the_functions(checkpoint):

@@ -51,8 +51,20 @@ def test_attributes_and_keys_that_ppo_reads_are_in_the_source():
         assert name in source, name
 
 
-def test_generation_happens_once_a_batch_of_steps():
-    source = inspect.getsource(GRPOTrainer._prepare_inputs)
+def test_rloo_reads_its_old_log_probabilities_after_the_pass_that_may_replace_them():
+    source = inspect.getsource(RLOOTrainer._compute_loss)
+    scored = source.index("self._get_per_token_logps_and_entropies(")
+    assert scored < source.index('old_logps = inputs["old_logps"]') and source.count('"old_logps"') == 1
+    assert "logps = (per_token_logps * completion_mask).sum(1)" in source
+    grpo = inspect.getsource(GRPOTrainer._compute_loss)
+    assert "old_per_token_logps = per_token_logps.detach() if old_per_token_logps is None" in grpo
+
+
+@pytest.mark.parametrize("trainer", [GRPOTrainer, RLOOTrainer])
+def test_generation_happens_once_a_batch_of_steps(trainer):
+    source = inspect.getsource(trainer)
+    assert "self.current_gradient_accumulation_steps" in source and "self._step += 1" in source
+    source = inspect.getsource(trainer._prepare_inputs)
     assert "generate_every = self.args.steps_per_generation * self.num_iterations" in source
     assert "self._step % generate_every == 0" in source
 

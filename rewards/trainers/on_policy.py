@@ -1,0 +1,68 @@
+"""The importance ratio of TRL's GRPO and RLOO: exactly 1 before the first update, and logged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def before_first_update(trainer: Any) -> bool:
+    """Whether a TRL trainer has made no optimiser step since the texts at hand were sampled."""
+    steps_per_generation = trainer.args.steps_per_generation or 1  # the config has set it by now
+    since = trainer._step % (steps_per_generation * trainer.num_iterations)
+    return since < trainer.current_gradient_accumulation_steps
+
+
+class RatioFromOne:
+    """Mix in before `GRPOTrainer` or `RLOOTrainer`.
+
+    TRL takes the old log-probabilities from a pass of their own, in another batch composition, so that the ratio before
+    the first update is 1 only up to rounding (in bfloat16 that is not small). The policy that sampled is then the
+    policy at hand: its own log-probabilities are the old ones, and the ratio is exactly 1, as it is by definition.
+
+    Logs `ratio/mean` (over tokens in GRPO, texts in RLOO) and `ratio/largest_change` (the largest distance from 1).
+    """
+
+    # Of TRL's trainers.
+    accelerator: Any
+    model: Any
+    _metrics: dict[str, dict[str, list[float]]]
+
+    _log_probs: Tensor
+    _starting: dict[str, Any] | None = None
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)  # type: ignore[misc]
+        self._log_probs = result[0].detach()
+        if self._starting is not None:  # RLOO reads this after the pass
+            self._starting["old_logps"] = (self._log_probs * self._starting["completion_mask"]).sum(1)
+        return result
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        mode = "train" if self.model.training else "eval"
+        inputs = dict(inputs)
+        if mode == "eval" or before_first_update(self):
+            inputs.pop("old_per_token_logps", None)  # GRPO then divides the policy by itself
+            self._starting = inputs if "old_logps" in inputs else None
+        try:
+            loss = super()._compute_loss(model, inputs)  # type: ignore[misc]
+        finally:
+            self._starting = None
+        self._log_ratio(mode, inputs)
+        return loss
+
+    def _log_ratio(self, mode: str, inputs: dict[str, Any]) -> None:
+        now, mask = self._log_probs, inputs["completion_mask"] * inputs.get("tool_mask", 1)
+        if "old_logps" in inputs:
+            change = torch.exp((now * mask).sum(1) - inputs["old_logps"]) - 1
+            mask = torch.ones_like(change)
+        else:
+            change = torch.exp(now - inputs.get("old_per_token_logps", now)) - 1
+        change = change * mask
+        total, count = self.accelerator.reduce(torch.stack([change.sum(), mask.sum()]), reduction="sum").tolist()
+        if count:
+            self._metrics[mode]["ratio/mean"].append(1 + total / count)
+        largest = self.accelerator.gather(change.abs().max()).max()
+        self._metrics[mode]["ratio/largest_change"].append(largest.item())
