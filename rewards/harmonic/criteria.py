@@ -1,7 +1,12 @@
 """What is rated, and with which words: the five criteria, the four tasks and their prompts (HarmonicEval section 2.3).
 
-The prompts are text files beside this module, `prompts/<task>/<criterion>.txt`, in our own words with a five-level
-scale each. A template holds `{text}` where the text to be rated goes and, for tasks that answer a question, `{input}`.
+The prompts are text files beside this module, in our own words. `prompts/<task>/frame.txt` is what the criteria of a
+task share: what is rated, the text itself, and how to answer; `prompts/<task>/<criterion>.txt` is the criterion with
+its five-level scale, and follows the frame. The paper puts the text last (`[p_c, t]`, section 2.1). Here it comes
+first, so that a judge reads picture, frame and text once for all criteria; and whatever a text asks of the judge is
+followed by the judge's real task. Templates of your own (`prompts=`) may have any order.
+
+A template holds `{text}` where the text to be rated goes and, for tasks that answer a question, `{input}`.
 """
 
 from __future__ import annotations
@@ -70,8 +75,8 @@ def builtin_prompt(task: str, criterion: str) -> str:
         InputError: for a task or criterion that has no prompt file.
 
     Example:
-        >>> builtin_prompt("captioning", "fluency").splitlines()[3]
-        'Is the caption written in correct and natural language?'
+        >>> builtin_prompt("captioning", "fluency").splitlines()[-6]
+        'Is the caption in correct and natural language?'
     """
     get_task(task)
     if criterion not in CRITERIA:
@@ -79,8 +84,9 @@ def builtin_prompt(task: str, criterion: str) -> str:
             f"no built-in prompt for criterion {criterion!r} (there is {', '.join(CRITERIA)}): "
             "give its template in prompts="
         )
-    file = files("rewards.harmonic") / "prompts" / task / f"{criterion}.txt"
-    return file.read_text(encoding="utf-8").strip()
+    folder = files("rewards.harmonic") / "prompts" / task
+    frame, scale = ((folder / f"{name}.txt").read_text(encoding="utf-8").strip() for name in ("frame", criterion))
+    return f"{frame}\n\n{scale}"
 
 
 def render(template: str, text: str, input: str | None = None) -> str:
