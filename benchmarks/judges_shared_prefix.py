@@ -4,7 +4,9 @@
 
 Every ratio compares what runs in this process: `judge.rate` with shared prefixes, and transformers' own forward pass
 over one full prompt at a time (the peer). `short` prompts have one line a criterion; `built-in` prompts are the ones
-that HarmonicEval ships, with a five-level scale each.
+that HarmonicEval ships, with a five-level scale each. One criterion costs what the five cost on average when each is
+asked alone. The tokenizers cut these prompts into about as many tokens as the real ones of both models, see
+judges_models.py.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,24 +40,21 @@ SHORT = {
         "concise": "Does the caption say what it says without needless words, repetition or padding in any part of it?",
     }.items()
 }
-COLOURS = "red blue grey black white brown tan gold".split()
-PLACES = "hill lawn field road beach path snow yard".split()
-SKIES = "clear dark low bright dull pale high red".split()
-CAPTIONS = [
-    f"A {colour} dog runs over the {place} and the sky is {sky}, with a person who looks at it from far away"
-    for colour, place, sky in zip(COLOURS, PLACES, SKIES)
-]
 
 
-def best_time(call: Callable[[], Any], repeats: int) -> tuple[Any, float]:
-    """The result and the shortest of `repeats` times, in CPU seconds (this process has one thread; other work on the
-    machine does not count)."""
-    times = []
+def best_times(calls: Sequence[Callable[[], Any]], repeats: int) -> tuple[list[Any], list[float]]:
+    """What the calls return, and the shortest of `repeats` times of each in CPU seconds (this process has one thread).
+
+    The calls take turns, so that what else the machine does meets all of them alike.
+    """
+    times: list[list[float]] = [[] for _ in calls]
+    results: list[Any] = [None] * len(calls)
     for _ in range(repeats):
-        start = time.process_time()
-        result = call()
-        times.append(time.process_time() - start)
-    return result, min(times)
+        for at, call in enumerate(calls):
+            start = time.process_time()
+            results[at] = call()
+            times[at].append(time.process_time() - start)
+    return results, [min(found) for found in times]
 
 
 @torch.no_grad()
@@ -73,19 +72,28 @@ def independent(judge: Any, image: Image.Image, prompts: list[str]) -> torch.Ten
     return torch.stack(rows)
 
 
+def token_counts(prompts: list[list[int]]) -> tuple[int, list[int]]:
+    """How many first tokens prompts have in common, and how many each has beyond them."""
+    common = 0
+    while len({prompt[common] for prompt in prompts}) == 1:
+        common += 1
+    return common, [len(prompt) - common for prompt in prompts]
+
+
 def measure(kind: str, image_tokens: int, style: str, folder: Path) -> None:
     judge = load_judge(judges_models.save(kind, image_tokens, folder))
     side = round(image_tokens**0.5) * (14 if kind == "llava" else 28)
     image = Image.fromarray(np.random.RandomState(0).randint(0, 255, (side, side, 3), dtype=np.uint8))
     reward = HarmonicEval(judge, prompts=SHORT if style == "short" else None, min_rating_mass=0)
     templates = list(reward.prompts.values())
-    rows = [template.replace("{text}", caption) for caption in CAPTIONS for template in templates]
-    lengths = [len(judge.tokenizer(row)["input_ids"]) for row in rows[:5]]
+    rows = [template.replace("{text}", caption) for caption in judges_models.CAPTIONS for template in templates]
+    shared, lengths = token_counts([judge.tokenizer(row)["input_ids"] for row in rows[:5]])
     judge.rate([image], rows[:1])  # warm up
-    _, one = best_time(lambda: judge.rate([image], rows[:1]), 3)
-    _, five = best_time(lambda: judge.rate([image] * 5, rows[:5]), 3)
-    found, tree = best_time(lambda: judge.rate([image] * 40, rows), 2)
-    expected, peer = best_time(lambda: independent(judge, image, rows), 1)
+    singles = [lambda row=row: judge.rate([image], [row]) for row in rows[:5]]
+    _, (*alone, five) = best_times([*singles, lambda: judge.rate([image] * 5, rows[:5])], 5)
+    one = sum(alone) / len(alone)
+    (found,), (tree,) = best_times([lambda: judge.rate([image] * 40, rows)], 2)
+    (expected,), (peer,) = best_times([lambda: independent(judge, image, rows)], 1)
     difference = (found.probabilities - expected).abs().max().item()
     inside: list[float] = []
     rate = judge.rate
@@ -98,11 +106,12 @@ def measure(kind: str, image_tokens: int, style: str, folder: Path) -> None:
 
     judge.rate = timed  # type: ignore[method-assign]
     start = time.process_time()
-    reward.score([image] * 8, CAPTIONS)
+    reward.score([image] * 8, judges_models.CAPTIONS)
     whole = time.process_time() - start
     judge.rate = rate  # type: ignore[method-assign]
     print(
-        f"{kind:11s} {image_tokens:5d} image tokens, {style:8s} prompts of {min(lengths)}-{max(lengths)} tokens | "
+        f"{kind:11s} {image_tokens:5d} image tokens, {style:8s} prompts, {shared} tokens common and "
+        f"{min(lengths)}-{max(lengths)} a criterion | "
         f"1 criterion {one:.2f}s, 5 criteria {five:.2f}s = x{five / one:.2f} | best-of-8 x 5: independent {peer:.1f}s, "
         f"shared {tree:.2f}s = {peer / tree:.1f} times faster, largest difference {difference:.0e} | "
         f"HarmonicEval's own work {100 * (whole - sum(inside)) / whole:.1f}%",

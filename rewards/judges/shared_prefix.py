@@ -1,8 +1,9 @@
 """Next-token logits of many prompts about one picture, with everything that they share computed once.
 
-The picture and the words common to all prompts go through the model once and stay in the key-value cache; branches
-(what some prompts share beyond that) are computed as one batch on copies of that cache, and leaves as one batch on
-copies of the branches'. See :mod:`rewards.judges.prefix_tree` for which token goes where.
+The picture and the words common to all prompts go through the model once and stay in the key-value cache. Branches
+(what some prompts share beyond that) and leaves follow it as one row of tokens, in which each sees only its own past
+(:mod:`rewards.judges.packing`). Models with sliding windows, and attention that takes no mask of its own, get them as
+batches on copies of the cache instead. See :mod:`rewards.judges.prefix_tree` for which token goes where.
 """
 
 from __future__ import annotations
@@ -10,17 +11,23 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from transformers import DynamicCache
 
-from rewards.judges.prefix_tree import Branch, plan
+from rewards.judges.packing import Segment, pack, rows_of, tokens_of
+from rewards.judges.prefix_tree import Branch, Plan, plan
 
 ARCHITECTURES = (
     "llava", "llava_next", "idefics3", "smolvlm", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl", "gemma3",
 )  # fmt: skip
 """Model types whose shared-prefix logits are tested to equal those of independent full prompts."""
+
+PACKED_TOKENS = 512
+"""About how many tokens of branches and leaves make one row. Each is compared with all others in the row, so that
+longer rows waste attention; shorter ones waste matrix products, and copy the prefix's keys and values more often."""
 
 
 class State(NamedTuple):
@@ -36,13 +43,18 @@ class State(NamedTuple):
     mask: torch.Tensor
     next_position: torch.Tensor
 
-    def take(self, rows: Sequence[int]) -> State:
-        """A copy with the given rows, repeated as given; this state stays as it is."""
-        index = torch.tensor(list(rows), device=self.mask.device)
+    def fork(self) -> State:
+        """The same state for another continuation: a cache grows into new tensors and leaves those it began with."""
         cache = copy.copy(self.cache)
         cache.layers = [copy.copy(layer) for layer in self.cache.layers]
-        cache.batch_select_indices(index)
-        return State(cache, self.mask[index], self.next_position[index])
+        return State(cache, self.mask, self.next_position)
+
+    def take(self, rows: Sequence[int]) -> State:
+        """A state with the given rows, repeated as given; this state stays as it is."""
+        index = torch.tensor(list(rows), device=self.mask.device)
+        taken = self.fork()
+        taken.cache.batch_select_indices(index)
+        return State(taken.cache, self.mask[index], self.next_position[index])
 
 
 class SharedPrefix:
@@ -65,6 +77,7 @@ class SharedPrefix:
         # A window counts every cache slot, padding included: with holes it would reach less far back than it should.
         self._holes_allowed = not any(getattr(layer, "is_sliding", False) for layer in layers)
         self._text_config = text_config
+        self._packs = self._holes_allowed and text_config._attn_implementation in ("sdpa", "eager")
 
     @torch.no_grad()
     def run(
@@ -93,14 +106,9 @@ class SharedPrefix:
             return [reduce(0, self._logits(hidden[0]))]
         tree = plan(sequences, keep)
         _, root = self._start(inputs, sequences[0][: tree.root])
-        for branches, state in self._branch_states(root, tree.branches, sequences, tree.root, token_budget):
-            leaves = [(row, member) for row, branch in enumerate(branches) for member in branch.members]
-            tails = [list(sequences[member][branches[row].stop :]) for row, member in leaves]
-            for batch in _batches(tails, state.mask.shape[1], token_budget):
-                hidden, _ = self._extend(state.take([leaves[at][0] for at in batch]), [tails[at] for at in batch])
-                for row, at in enumerate(batch):
-                    member, length = leaves[at][1], len(tails[at])
-                    results[member] = reduce(member, self._logits(hidden[row, length - keep[member] : length]))
+        leaves = self._packed_leaves if self._packs else self._batched_leaves
+        for member, hidden in leaves(root, tree, sequences, token_budget):
+            results[member] = reduce(member, self._logits(hidden[-keep[member] :]))
         return [results[index] for index in range(len(sequences))]
 
     @torch.no_grad()
@@ -133,6 +141,43 @@ class SharedPrefix:
                 hidden, state = self._extend(state, [[step[row]] for row in going])
                 last = torch.zeros(len(running), dtype=torch.long, device=hidden.device)
         return answers
+
+    def _packed_leaves(
+        self, root: State, tree: Plan, sequences: Sequence[Sequence[int]], token_budget: int
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        """Each sequence and the hidden states `(T, D)` of its leaf, the prefix never copied."""
+        small: list[Branch] = []
+        for branch in tree.branches:
+            room = min(PACKED_TOKENS, token_budget - tree.root)
+            if branch.stop == branch.start or tokens_of(branch, sequences) <= room:
+                small.append(branch)
+                continue
+            # More leaves than one row takes: the branch becomes a prefix of its own.
+            _, state = self._extend(root.fork(), [sequences[branch.members[0]][branch.start : branch.stop]])
+            yield from self._leaves_of_rows(state, [replace(branch, start=branch.stop)], sequences, token_budget)
+        yield from self._leaves_of_rows(root, small, sequences, token_budget)
+
+    def _leaves_of_rows(
+        self, prefix: State, branches: list[Branch], sequences: Sequence[Sequence[int]], token_budget: int
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        room = min(PACKED_TOKENS, token_budget - prefix.mask.shape[1])
+        for row in rows_of(branches, sequences, room):
+            hidden, stops = self._extend_packed(prefix.fork(), row)
+            for segment, stop in zip(row, stops):
+                if segment.member is not None:
+                    yield segment.member, hidden[stop - len(segment.tokens) : stop]
+
+    def _batched_leaves(
+        self, root: State, tree: Plan, sequences: Sequence[Sequence[int]], token_budget: int
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        """Each sequence and the hidden states `(T, D)` of its leaf, by batches on copies of the prefix."""
+        for branches, state in self._branch_states(root, tree.branches, sequences, tree.root, token_budget):
+            leaves = [(row, member) for row, branch in enumerate(branches) for member in branch.members]
+            tails = [list(sequences[member][branches[row].stop :]) for row, member in leaves]
+            for batch in _batches(tails, state.mask.shape[1], token_budget):
+                hidden, _ = self._extend(state.take([leaves[at][0] for at in batch]), [tails[at] for at in batch])
+                for row, at in enumerate(batch):
+                    yield leaves[at][1], hidden[row, : len(tails[at])]
 
     def _branch_states(
         self, root: State, branches: list[Branch], sequences: Sequence[Sequence[int]], start: int, token_budget: int
@@ -198,6 +243,25 @@ class SharedPrefix:
             **{self._cache_name: state.cache},
         )
         return output.last_hidden_state, State(state.cache, mask, state.next_position + lengths)
+
+    def _extend_packed(self, state: State, segments: Sequence[Segment]) -> tuple[torch.Tensor, list[int]]:
+        """Append segments to a prefix of one row without holes: hidden states `(T, D)`, and where each segment ends."""
+        row = pack(segments, state.mask.device)
+        visible = torch.cat([state.mask.bool().expand(len(row.tokens), -1), row.visible], dim=1)
+        dtype = self.model.dtype
+        mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
+        mask.masked_fill_(~visible, torch.finfo(dtype).min)
+        positions = (state.next_position + row.depths)[None]
+        if self._rotary_3d:
+            positions = positions.expand(3, -1, -1)
+        output = self.model.model(
+            input_ids=row.tokens[None],
+            attention_mask=mask[None, None],
+            position_ids=positions,
+            use_cache=True,
+            **{self._cache_name: state.cache},
+        )
+        return output.last_hidden_state[0], row.stops
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.model.get_output_embeddings()(hidden).float()
