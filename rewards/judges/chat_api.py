@@ -5,17 +5,18 @@ from __future__ import annotations
 import base64
 import io
 import logging
-import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from string import ascii_uppercase
 from typing import Any, TypeVar
 
 import torch
 from PIL import Image
 
-from rewards.errors import InputError, RewardsError
+from rewards.errors import InputError
 from rewards.judges.base import DEFAULT_RATINGS, Judge, Ratings, check_rows, well_formed
+from rewards.judges.first_token import lettered, read_listed
 from rewards.judges.http import Budget, Connection, GaveUp
 from rewards.judges.pictures import Picture, pictures_of_row
 
@@ -26,6 +27,8 @@ ANSWER_PROMPT = "{question}\nAnswer the question using a single word or phrase."
 MOST_LOGPROBS = 20
 """Chat servers return this many log-probabilities a token at most."""
 
+_FIRST_TOKEN = {"max_tokens": 1, "logprobs": True, "top_logprobs": MOST_LOGPROBS}
+
 TOKENS_A_PICTURE = 1000
 """Estimate for the tokens-per-minute budget; the true usage is what the server reports afterwards."""
 
@@ -33,10 +36,10 @@ TOKENS_A_PICTURE = 1000
 class ChatJudge(Judge):
     """A chat model behind HTTP.
 
-    The rating is read from the log-probabilities of the first generated token. A rating outside the returned list has
-    an unknown probability, between 0 and the smallest one listed (and no more than what the list leaves): it is
-    reported as 0, its bound is not part of the mass, and the row abstains where those bounds add up to more than
-    `most_unknown`.
+    A rating, or the letter of a choice, is read from the log-probabilities of the first generated token. One outside
+    the returned list has an unknown probability, between 0 and the smallest one listed (and no more than what the list
+    leaves): it is reported as 0, its bound is not part of the mass, and the row abstains where those bounds add up to
+    more than `most_unknown`.
 
     Args:
         model: The server's name of the model.
@@ -81,14 +84,15 @@ class ChatJudge(Judge):
         self._budget = Budget(requests_per_minute, tokens_per_minute)
         self._connection = Connection(base_url, os.environ.get(api_key_env), deadline, timeout)
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="chat-judge")
-        self._check_health()
+        self._connection.require_model(model)
 
     def identity(self) -> dict[str, Any]:
-        """Name, server, and how pictures were sent."""
+        """Name, server, and how pictures were sent and choices offered."""
         return {
             "name": self.name,
             "revision": None,
             "server": self._connection.base_url,
+            "choices": "by letter",
             "preprocessing": f"longest side {self.longest_side}, "
             + ("PNG" if self.jpeg_quality is None else f"JPEG {self.jpeg_quality}"),
         }
@@ -108,8 +112,7 @@ class ChatJudge(Judge):
         """Probability of each rating as the first token; see :meth:`rewards.judges.base.Judge.rate`."""
         images = check_rows(images, prompts, "prompt")
         words = [str(rating) for rating in ratings]
-        options = {"max_tokens": 1, "logprobs": True, "top_logprobs": MOST_LOGPROBS}
-        rows = self._ask(images, prompts, options, lambda answer: read_ratings(answer, words, self.most_unknown))
+        rows = self._ask(images, prompts, _FIRST_TOKEN, [_reader(words, self.most_unknown, "ratings")] * len(prompts))
         probabilities = torch.full((len(prompts), len(words)), torch.nan)
         for index, row in enumerate(rows):
             if isinstance(row, list):
@@ -121,8 +124,34 @@ class ChatJudge(Judge):
         """The server's answers; None where a row could not be answered."""
         images = check_rows(images, questions, "question")
         prompts = [ANSWER_PROMPT.format(question=question) for question in questions]
-        rows = self._ask(images, prompts, {"max_tokens": 16}, _read_text)
+        rows = self._ask(images, prompts, {"max_tokens": 16}, [_read_text] * len(prompts))
         return [row if isinstance(row, str) else None for row in rows]
+
+    def choose(
+        self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> list[torch.Tensor]:
+        """Log-probability of each choice's letter as the first token (TIFA eq. 1 over letters).
+
+        A server gives no likelihood of words that it did not write, so the choices are offered under letters. The order
+        of the choices can sway a model that is asked in this way. A letter outside the returned list has an unknown
+        probability: it is reported as 0 (-inf), and the row abstains under the same condition as in :meth:`rate`.
+
+        Raises:
+            InputError: The lists differ in length, or a question has no choices or more than there are letters.
+        """
+        images = check_rows(images, questions, "question")
+        if len(choices) != len(questions):
+            raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
+        for index, offered in enumerate(choices):
+            if not 1 <= len(offered) <= len(ascii_uppercase):
+                raise InputError(f"question {index} has {len(offered)} choices; expected 1 to {len(ascii_uppercase)}")
+        prompts = [lettered(question, offered) for question, offered in zip(questions, choices)]
+        reads = [_reader(ascii_uppercase[: len(offered)], self.most_unknown, "letters") for offered in choices]
+        rows = self._ask(images, prompts, _FIRST_TOKEN, reads)
+        return [
+            torch.tensor(row).log() if isinstance(row, list) else torch.full((len(offered),), torch.nan)
+            for row, offered in zip(rows, choices)
+        ]
 
     def explain(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """Why each prompt was given its rating; see :meth:`rewards.judges.vlm.VLMJudge.explain`."""
@@ -130,33 +159,22 @@ class ChatJudge(Judge):
 
         images = check_rows(images, prompts, "prompt")
         said = [[{"role": "assistant", "content": rating}, {"role": "user", "content": WHY}] for rating in ratings]
-        rows = self._ask(images, prompts, {"max_tokens": 128}, _read_text, said)
+        rows = self._ask(images, prompts, {"max_tokens": 128}, [_read_text] * len(prompts), said)
         return [row if isinstance(row, str) else None for row in rows]
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._connection.close()
 
-    def _check_health(self) -> None:
-        response = self._connection.get("/models")
-        if response.status_code in (401, 403):
-            raise RewardsError(f"{self._connection.base_url} refuses the API key ({response.status_code})")
-        try:
-            known = [entry["id"] for entry in response.json()["data"]]
-        except (ValueError, KeyError, TypeError):
-            return  # not every server lists its models
-        if known and self.name not in known:
-            raise InputError(f"{self._connection.base_url} has no model {self.name!r}; it has {', '.join(known[:10])}")
-
     def _ask(
         self,
         images: Sequence[Any],
         prompts: Sequence[str],
         options: dict[str, Any],
-        read: Callable[[dict[str, Any]], Result],
+        reads: Sequence[Callable[[dict[str, Any]], Result]],
         further_turns: Sequence[list[dict[str, str]]] | None = None,
     ) -> list[Result | Exception]:
-        """What `read` makes of each row's answer, or why there is none. Equal rows are sent once."""
+        """What its `read` makes of each row's answer, or why there is none. Equal rows are sent once."""
         self._connection.begin()
         sent: dict[tuple[Any, ...], Any] = {}
         encoded: dict[str, str] = {}
@@ -175,7 +193,7 @@ class ChatJudge(Judge):
             if key not in sent:
                 body = self._body([encoded[one.key] for one in pictures], prompt, turns, options)
                 tokens = len(prompt) // 4 + TOKENS_A_PICTURE * len(pictures) + options["max_tokens"]
-                sent[key] = self._pool.submit(self._one, body, tokens, read)
+                sent[key] = self._pool.submit(self._one, body, tokens, reads[index])
             keys.append(key)
         results = [key if isinstance(key, Exception) else sent[key].result() for key in keys]
         for index, result in enumerate(results):
@@ -219,38 +237,8 @@ class ChatJudge(Judge):
         return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def read_ratings(answer: dict[str, Any], ratings: Sequence[str], most_unknown: float) -> list[float]:
-    """Probability of each rating in the first token's list of log-probabilities.
-
-    Raises:
-        GaveUp: The list has none of the ratings, or hides too much.
-
-    Example:
-        >>> listed = [{"token": "4", "logprob": math.log(0.75)}, {"token": " 5", "logprob": math.log(0.25)}]
-        >>> answer = {"choices": [{"logprobs": {"content": [{"top_logprobs": listed}]}}]}
-        >>> [round(p, 2) for p in read_ratings(answer, ("3", "4", "5"), 0.05)]
-        [0.0, 0.75, 0.25]
-    """
-    listed = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-    found = dict.fromkeys(ratings, 0.0)
-    total, smallest = 0.0, 1.0
-    present = set()
-    for entry in listed:
-        probability = math.exp(float(entry["logprob"]))
-        if not 0 <= probability <= 1.001:
-            raise GaveUp(f"the server's answer holds a log-probability of {entry['logprob']}")
-        total, smallest = total + probability, min(smallest, probability)
-        rating = str(entry["token"]).strip()
-        if rating in found:
-            found[rating] += probability
-            present.add(rating)
-    if not present:
-        raise GaveUp(f"none of the ratings {list(ratings)} is among the server's {len(listed)} likeliest tokens")
-    # Each hidden rating has at most the smallest listed probability; all of them at most what the list leaves.
-    unknown = min(max(0.0, 1 - total), smallest * (len(found) - len(present)))
-    if unknown > most_unknown:
-        raise GaveUp(f"up to {unknown:.2f} of the probability may be on ratings that the server did not list")
-    return [found[rating] for rating in ratings]
+def _reader(words: Sequence[str], most_unknown: float, what: str) -> Callable[[dict[str, Any]], list[float]]:
+    return lambda answer: read_listed(answer, words, most_unknown, what)
 
 
 def _read_text(answer: dict[str, Any]) -> str:

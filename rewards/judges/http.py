@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from rewards.errors import RewardsError
+from rewards.errors import InputError, RewardsError
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +93,23 @@ class Connection:
             return self._client.get(self.base_url + path, timeout=patience)
         except httpx.HTTPError as error:
             raise RewardsError(f"no judge answers at {self.base_url}: {_reason(error)}") from error
+
+    def require_model(self, model: str) -> None:
+        """Check that a chat server answers, takes the key and has the model, where it lists its models.
+
+        Raises:
+            RewardsError: No server answers there, or it refuses the key.
+            InputError: The server lists its models, and this is none of them.
+        """
+        response = self.get("/models")
+        if response.status_code in (401, 403):
+            raise RewardsError(f"{self.base_url} refuses the API key ({response.status_code})")
+        try:
+            known = [entry["id"] for entry in response.json()["data"]]
+        except (ValueError, KeyError, TypeError):
+            return  # not every server lists its models
+        if known and model not in known:
+            raise InputError(f"{self.base_url} has no model {model!r}; it has {', '.join(map(str, known[:10]))}")
 
     def post(self, path: str, body: dict[str, Any], budget: Budget | None = None, tokens: int = 0) -> dict[str, Any]:
         """The JSON object that the server answers.

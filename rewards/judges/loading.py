@@ -8,6 +8,7 @@ from typing import Any
 
 from rewards.errors import InputError
 from rewards.judges.base import Judge
+from rewards.judges.hub import why_missing
 from rewards.judges.presets import PRESETS, resolve
 
 
@@ -51,17 +52,22 @@ def _build(judge_class: type[Judge], first: str, options: dict[str, Any]) -> Jud
 def _model_type(name: str, path: str, revision: str | None, trust_remote_code: bool) -> str:
     from transformers import AutoConfig  # a judge behind HTTP does without transformers
 
+    if (reason := why_missing(path, revision)) is not None:
+        raise _unknown(name, reason)
     try:
         config = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as error:
         if Path(path).is_dir():
             raise InputError(f"no judge can be loaded from directory {path!r}: {_first_line(error)}") from error
-        known = ", ".join(sorted(PRESETS))
-        raise InputError(
-            f"unknown judge {name!r}: not a preset ({known}), not a directory, and no checkpoint of that name could be "
-            f"read ({_first_line(error)})"
-        ) from error
+        raise _unknown(name, _first_line(error)) from error
     return str(config.model_type)
+
+
+def _unknown(name: str, reason: str) -> InputError:
+    return InputError(
+        f"unknown judge {name!r}: not a preset ({', '.join(sorted(PRESETS))}), not a directory, and no checkpoint of "
+        f"that name could be read ({reason})"
+    )
 
 
 def _first_line(error: Exception) -> str:

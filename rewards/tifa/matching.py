@@ -11,11 +11,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from rewards.errors import InputError
+from rewards.judges.hub import why_missing
 from rewards.tifa.normalization import is_number, normalize_answer
 
 SENTENCE_MODEL = "sentence-transformers/all-mpnet-base-v2"
@@ -90,6 +92,16 @@ class AnswerMatcher:
         """What must be recorded with a score for it to be made again."""
         return {"sentence_model": self.sentence_model, "threshold": self.threshold, "mode": self.mode}
 
+    def load(self) -> None:
+        """Load the sentence model now instead of when an answer first needs it.
+
+        Raises:
+            InputError: It cannot be loaded.
+        """
+        with self._lock:
+            if self._model is None and self.sentence_model is not None:
+                self._model = _load_sentence_model(self.sentence_model, self.device)
+
     def match(self, answers: Sequence[str], choices: Sequence[Sequence[str]]) -> list[Match]:
         """Match each answer against its own choices.
 
@@ -137,8 +149,7 @@ class AnswerMatcher:
         with self._lock:
             new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
             if new:
-                if self._model is None:
-                    self._model = _load_sentence_model(self.sentence_model, self.device)
+                self.load()
                 vectors = self._model.encode(
                     new, convert_to_tensor=True, normalize_embeddings=True, show_progress_bar=False
                 )
@@ -188,13 +199,16 @@ def is_closed(text: str) -> bool:
     return normalized in ("", "yes", "no") or is_number(normalized)
 
 
-def _load_sentence_model(name: str | None, device: str) -> Any:
-    from sentence_transformers import SentenceTransformer
+def _load_sentence_model(name: str, device: str) -> Any:
+    reason: str | None = why_missing(name if "/" in name else f"sentence-transformers/{name}")
+    if reason is None or Path(name).exists():
+        from sentence_transformers import SentenceTransformer
 
-    try:
-        return SentenceTransformer(name, device=device, model_kwargs={"use_safetensors": True}).eval()
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"sentence model {name!r} cannot be loaded ({str(error).splitlines()[0]}); download it, pass its "
-            "directory, or pass AnswerMatcher(sentence_model=None) to match exactly only"
-        ) from error
+        try:
+            return SentenceTransformer(name, device=device, model_kwargs={"use_safetensors": True}).eval()
+        except (OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+    raise InputError(
+        f"sentence model {name!r} cannot be loaded ({reason}); download it, pass its directory, or pass "
+        "AnswerMatcher(sentence_model=None) to match exactly only"
+    )

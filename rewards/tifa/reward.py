@@ -87,7 +87,7 @@ class TIFA:
         matcher: Maps free-form answers to choices; default: :class:`rewards.tifa.matching.AnswerMatcher`.
 
     Raises:
-        InputError: An unknown `answer`, or `soft` with free-form answers.
+        InputError: An unknown `answer`, `soft` with free-form answers, or a sentence model that cannot be loaded.
 
     Example:
         >>> import tempfile
@@ -120,6 +120,8 @@ class TIFA:
         self.answer = answer
         self.soft = soft
         self.matcher = matcher or AnswerMatcher()
+        if answer == "free_form":
+            self.matcher.load()  # a missing sentence model must not be found out after the judge has answered
         self.__name__ = "TIFA"
 
     def identity(self) -> dict[str, Any]:

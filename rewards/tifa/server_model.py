@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from rewards.errors import InputError, RewardsError
 from rewards.judges.http import Budget, Connection, GaveUp
 from rewards.tifa.language_model import NEW_TOKENS, Completion, few_shot_prompt, prompt_hash
 
@@ -53,7 +52,7 @@ class ServerModel:
         self.concurrency = concurrency
         self._budget = Budget(requests_per_minute, tokens_per_minute)
         self._connection = Connection(base_url, os.environ.get(api_key_env), deadline, timeout)
-        self._check_health()
+        self._connection.require_model(model)
 
     def identity(self) -> dict[str, Any]:
         """Model, server and prompt hash."""
@@ -87,14 +86,3 @@ class ServerModel:
             return Completion(None, error=str(error))
         except (KeyError, IndexError, TypeError, AttributeError) as error:  # JSON of another shape
             return Completion(None, error=f"the server's answer cannot be used: {type(error).__name__}: {error}")
-
-    def _check_health(self) -> None:
-        response = self._connection.get("/models")
-        if response.status_code in (401, 403):
-            raise RewardsError(f"{self._connection.base_url} refuses the API key ({response.status_code})")
-        try:
-            known = [entry["id"] for entry in response.json()["data"]]
-        except (ValueError, KeyError, TypeError):
-            return  # not every server lists its models
-        if known and self.name not in known:
-            raise InputError(f"{self._connection.base_url} has no model {self.name!r}; it has {', '.join(known[:10])}")

@@ -11,7 +11,7 @@ import torch
 
 from rewards.errors import InputError, RewardsError
 from rewards.judges import http
-from rewards.judges.base import UnsupportedAbility, load_judge
+from rewards.judges.base import load_judge
 from rewards.judges.chat_api import ChatJudge
 from rewards.judges.http import Budget
 from tests import tiny_models
@@ -38,6 +38,10 @@ def judge_at(server, **options):
     return ChatJudge("gpt-test", base_url=server.url, **{"deadline": 5.0, **options})
 
 
+def asked(body):
+    return body["messages"][0]["content"][1]["text"]
+
+
 def pictures(count):
     return [tiny_models.picture(seed, (40, 30)) for seed in range(count)]
 
@@ -62,7 +66,7 @@ def test_hidden_ratings_are_unknown_not_zero(serve):
     hiding = {"4": 0.3, "the": 0.3, "a": 0.2}
     none = {"The": 0.9, "A": 0.1}
     script = {"barely": barely, "hiding": hiding, "none": none, "empty": {}}
-    server = serve(lambda number, body: ok(ratings_answer(script[body["messages"][0]["content"][1]["text"]])))
+    server = serve(lambda number, body: ok(ratings_answer(script[asked(body)])))
     found = judge_at(server).rate(pictures(1) * 4, list(script))
     assert torch.allclose(found.probabilities[0], torch.tensor([0, 0, 0, 0.9, 0]))
     assert found.probabilities[1:].isnan().all()
@@ -75,7 +79,7 @@ def test_every_sample_is_scored_or_abstains_through_everything_that_goes_wrong(s
     lock = threading.Lock()
 
     def behave(number, body):
-        text = body["messages"][0]["content"][1]["text"]
+        text = asked(body)
         with lock:
             luck = chooser.random()
         if "never" in text:
@@ -192,14 +196,42 @@ def test_the_key_is_sent_and_never_shown(serve, monkeypatch, caplog):
     assert "sk-secret" not in shown
 
 
-def test_answers_and_unsupported_choices(serve):
+def test_answers_and_explanations(serve):
     server = serve(lambda number, body: ok(ratings_answer(GOOD)))
     judge = judge_at(server)
     assert judge.answer([*pictures(1), b"broken"], ["how many", "what"]) == ["4", None]
-    with pytest.raises(UnsupportedAbility):
-        judge.choose(pictures(1), ["how many"], [["1", "2"]])
     assert judge.explain(pictures(1), ["rate"], ["4"]) == ["4"]
     assert [turn["role"] for turn in server.requests[-1]["messages"]] == ["user", "assistant", "user"]
+
+
+def test_choices_are_scored_by_their_letters(serve):
+    script = {
+        "clear": {"B": 0.5, " B": 0.2, "A": 0.2, "b": 0.05, "C": 0.03},
+        "short": {"A": 0.9, "The": 0.09, "B": 0.009},
+        "hiding": {"A": 0.4, "The": 0.3, "It": 0.2},
+        "none": {"The": 0.9, "It": 0.1},
+    }
+    server = serve(lambda number, body: ok(ratings_answer(script[asked(body).split()[0]])))
+    choices = [["red", "blue", "gr\neen"], ["yes", "no", "maybe"], ["yes", "no"], ["yes", "no"], ["1", "2"]]
+    found = judge_at(server).choose([*pictures(1) * 4, b"broken"], [*script, "clear"], choices)
+    assert torch.allclose(found[0].exp(), torch.tensor([0.2, 0.7, 0.03]))
+    assert torch.allclose(found[1].exp(), torch.tensor([0.9, 0.009, 0.0]))  # C: unlisted, and hardly possible
+    assert [row.isnan().all().item() for row in found] == [False, False, True, True, True]
+    assert [len(row) for row in found] == [3, 3, 2, 2, 2]
+    first = next(body for body in server.requests if asked(body).startswith("clear"))
+    assert asked(first).startswith("clear\nA. red\nB. blue\nC. gr een\nAnswer with the letter")
+    assert first["max_tokens"] == 1 and first["top_logprobs"] == 20
+
+
+def test_more_choices_than_letters_are_refused(serve):
+    server = serve(lambda number, body: ok(ratings_answer(GOOD)))
+    judge = judge_at(server)
+    for offered in ([], ["x"] * 27):
+        with pytest.raises(InputError, match=f"question 1 has {len(offered)} choices; expected 1 to 26"):
+            judge.choose(pictures(1) * 2, ["a", "b"], [["1"], offered])
+    with pytest.raises(InputError, match="2 questions but 1"):
+        judge.choose(pictures(1) * 2, ["a", "b"], [["1"]])
+    assert not server.requests
 
 
 def test_equal_rows_are_sent_once_and_pictures_scaled(serve):

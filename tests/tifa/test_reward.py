@@ -165,6 +165,13 @@ def test_lengths_and_settings_are_checked(world: SimpleNamespace) -> None:
         world.tifa([RED])
 
 
+def test_a_missing_sentence_model_is_named_before_the_judge_works(world: SimpleNamespace) -> None:
+    missing = AnswerMatcher("no/such-model")
+    with pytest.raises(InputError, match=r"'no/such-model' cannot be loaded .*sentence_model=None"):
+        TIFA(world.judge, world.store, matcher=missing)
+    TIFA(world.judge, world.store, answer="choices", matcher=missing)  # asks for no sentence model
+
+
 def test_an_empty_batch_has_no_scores(world: SimpleNamespace) -> None:
     values, info = world.tifa([], [])
     assert (
