@@ -142,6 +142,7 @@ class HeldOutCallback(TrainerCallback):
     def attach(self, trainer: Any) -> None:
         """Tell the callback which trainer it belongs to."""
         self.trainer = trainer
+        trainer.callback_handler.callbacks.insert(0, _LastEvaluation(self))
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -150,20 +151,20 @@ class HeldOutCallback(TrainerCallback):
             self.samples.keep_until(_last_kept(state))
             self.evaluations.keep_until(_last_kept(state))
         if state.global_step == 0:
-            self._evaluate("before", state)
+            self.evaluate("before", state)
         elif evaluated := self.evaluations.read():
             self.held_out.restore_gaps(evaluated[0]["rewards"])
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self.every and state.global_step % self.every == 0 and state.global_step < state.max_steps:
-            self._evaluate("during", state)
+            self.evaluate("during", state)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        self._evaluate("after", state)
+    def evaluate(self, phase: Phase, state: TrainerState) -> None:
+        """Evaluate now, on every process; what was found is logged as any other log line.
 
-    def _evaluate(self, phase: Phase, state: TrainerState) -> None:
+        Raises:
+            AuditGapExceeded: the policy gains on its own judge what it does not gain on an audit.
+        """
         trainer = self.trainer
         with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
             evaluation = self.held_out.evaluate(
@@ -197,6 +198,18 @@ class HeldOutCallback(TrainerCallback):
                     for name, parts in evaluation.rewards.items()
                 ],
             )
+
+
+class _LastEvaluation(TrainerCallback):
+    """Comes before the trackers, which close their run at the end of training: a later log line would open another."""
+
+    def __init__(self, held_out: HeldOutCallback) -> None:
+        self.held_out = held_out
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.held_out.evaluate("after", state)
 
 
 def _last_kept(state: TrainerState) -> int:

@@ -31,11 +31,10 @@ from rewards.trainers.ddpo_evaluation import (
     EvaluationLog,
     EvaluationSet,
     evaluate,
-    picture_grid_batch,
 )
 from rewards.trainers.ddpo_plan import Prompt, learning_rate, prompt_indices, split_prompts
 from rewards.trainers.ddpo_policy import DiffusionPolicy, derived_seed
-from rewards.trainers.ddpo_report import reward_record, write_model_card, write_samples
+from rewards.trainers.ddpo_report import reward_record, track_pictures, write_model_card, write_samples
 from rewards.trainers.ddpo_rewards import (
     Reward,
     Scored,
@@ -308,17 +307,9 @@ class DDPOTrainer:
             self.evaluation_log.append(self.step, evaluation)
             prompts = self._eval_set.prompts[: len(evaluation.pictures)]
             write_samples(self.sample_log, self.step, phase, prompts, evaluation, self.eval_reward)
-            if evaluation.pictures:
-                self._track_pictures(evaluation)
+            track_pictures(self.accelerator.trackers, self.step, evaluation)
         self._log(evaluation.metrics)
         return evaluation.metrics
-
-    def _track_pictures(self, evaluation: Evaluation) -> None:
-        pictures = picture_grid_batch(evaluation.pictures)
-        for tracker in self.accelerator.trackers:
-            if hasattr(tracker, "log_images"):
-                extra = {"dataformats": "NHWC"} if tracker.name == "tensorboard" else {}
-                tracker.log_images({"eval/pictures": pictures}, step=self.step, **extra)
 
     def _new_eval_set(self, eval_prompts: Sequence[Prompt] | None) -> EvaluationSet | None:
         if not eval_prompts:

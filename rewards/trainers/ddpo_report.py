@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 from PIL import Image
 
@@ -49,6 +50,38 @@ def write_samples(
             parts={name: sum(values) / len(values) for name, values in parts.items()},
             details=[_detail(answer) for answer in answers[row]],
         )
+
+
+def track_pictures(trackers: Sequence[Any], step: int, evaluation: Evaluation) -> None:
+    """Send an evaluation's pictures to the trackers that show pictures (TensorBoard, W&B, trackio).
+
+    Args:
+        trackers: Accelerate's.
+        step: Finished epochs.
+        evaluation: With pictures, or nothing is sent.
+    """
+    if not evaluation.pictures:
+        return
+    pictures = picture_grid_batch(evaluation.pictures)
+    for tracker in trackers:
+        if tracker.name == "trackio":  # takes single pictures, and accelerate hands it none
+            import trackio
+
+            tracker.log({"eval/pictures": trackio.Image(_sheet(pictures))}, step=step)
+        elif hasattr(tracker, "log_images"):
+            extra = {"dataformats": "NHWC"} if tracker.name == "tensorboard" else {}
+            tracker.log_images({"eval/pictures": pictures}, step=step, **extra)
+
+
+def _sheet(pictures: np.ndarray) -> np.ndarray:
+    """(N, H, W, 3) pictures side by side on one, about square, with black where the last row is short."""
+    columns = math.ceil(math.sqrt(len(pictures)))
+    rows = math.ceil(len(pictures) / columns)
+    cells = np.zeros((rows * columns, *pictures.shape[1:]), dtype=pictures.dtype)
+    cells[: len(pictures)] = pictures
+    _, height, width, channels = cells.shape
+    cells = cells.reshape(rows, columns, height, width, channels).transpose(0, 2, 1, 3, 4)
+    return cells.reshape(rows * height, columns * width, channels)
 
 
 def _answers(reward: Reward, evaluation: Evaluation, prompts: Sequence[str]) -> list[list[AnswerRow]]:

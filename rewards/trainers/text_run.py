@@ -77,7 +77,11 @@ def trainer_arguments(config_class: type, chosen: Mapping[str, Any], folder: Pat
         "remove_unused_columns": False,  # reward functions read the dataset's columns
     }
     fixed = {"output_dir": str(folder), "seed": seed}
-    arguments: Any = load_config(config_class, overrides=_current_names(config_class, {**defaults, **chosen, **fixed}))
+    settings = _current_names(config_class, {**defaults, **chosen, **fixed})
+    try:
+        arguments: Any = load_config(config_class, overrides=settings)
+    except InputError as error:
+        raise InputError(f"trainer: {str(error).removeprefix('overrides: ')}") from error
     _check_checkpoint_period(arguments)
     return arguments
 

@@ -33,6 +33,15 @@ def every_third_fails(
     return [None if index % 3 == 2 else 1.0 for index in range(len(completions))]
 
 
+def falling(completions: Sequence[Any], trainer_state: Any = None, **columns: Any) -> list[float]:
+    """An audit that gets worse every time that it is asked."""
+    falling.asked += 1  # type: ignore[attr-defined]
+    return [-float(falling.asked)] * len(completions)  # type: ignore[attr-defined]
+
+
+falling.asked = 0  # type: ignore[attr-defined]
+
+
 def run_settings(policy: str, judge: str, folder: Path, **trainer: Any) -> dict[str, Any]:
     """Settings of a run of two pictures a step on tiny models, as YAML would hold them."""
     return {
