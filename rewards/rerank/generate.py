@@ -66,7 +66,9 @@ class GenerateSettings:
         for name in ("n", "batch_size", "shard_size", "max_new_tokens", "num_inference_steps"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; at least 1 is needed")
-        if self.temperature < 0:
+        if self.limit is not None and self.limit < 1:
+            raise InputError(f"limit is {self.limit}; at least 1 is needed")
+        if not self.temperature >= 0:
             raise InputError(f"temperature is {self.temperature}; at least 0 is needed")
 
 
@@ -88,6 +90,10 @@ def generate(settings: GenerateSettings, folder: str | Path, on_shard: Callable[
         InputError: an unknown model, prompts without pictures, or a folder of a run with other settings.
     """
     folder = Path(folder).absolute()
+    if settings.prompts != SHAPES:
+        open_source(settings.prompts)
+    # A run that never started must not stand in the way of the next one with another model.
+    sampler: Sampler | None = None if (folder / "manifest.json").exists() else _sampler(settings)
     (folder / "shards").mkdir(parents=True, exist_ok=True)
     source = _prompts(settings, folder)
     scanned = list(islice(source.scan("id", required=False), settings.limit))
@@ -95,7 +101,6 @@ def generate(settings: GenerateSettings, folder: str | Path, on_shard: Callable[
         if row.problem is not None:
             raise InputError(f"{source.path}, line {row.line}: {row.problem}")
     _check_manifest(settings, folder, source)
-    sampler: Sampler | None = None
     paths = []
     for start in range(0, len(scanned), settings.shard_size):
         path = folder / "shards" / f"{start // settings.shard_size:06d}.jsonl"
@@ -107,7 +112,7 @@ def generate(settings: GenerateSettings, folder: str | Path, on_shard: Callable[
         rows = source.read([row.position for row in chosen])
         ids = [row.key if row.key is not None else f"line-{row.line}" for row in chosen]
         made = _shard(settings, folder, source.path.parent, list(zip(ids, rows, strict=True)), sampler)
-        _replace(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in made))
+        _replace(path, "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in made))
         if on_shard is not None:
             on_shard()
     target = folder / "candidates.jsonl"
@@ -199,7 +204,11 @@ def _check_manifest(settings: GenerateSettings, folder: Path, source: Source) ->
     manifest = {"settings": described, "prompts": source.fingerprint()}
     path = folder / "manifest.json"
     if path.exists():
-        refuse_changes(json.loads(path.read_text(encoding="utf-8")), manifest, f"the candidates in {folder}")
+        try:
+            known = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(f"{path} was not written by a run of best-of-n; give another folder") from error
+        refuse_changes(known, manifest, f"the candidates in {folder}")
     else:
         _replace(path, json.dumps(manifest, indent=1))
 

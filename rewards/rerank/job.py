@@ -24,7 +24,7 @@ from rewards.rerank.index import Index, IndexedItem
 from rewards.rerank.manifest import identities, known_manifest, portable, refuse_changes, write_manifest
 from rewards.rerank.ranking import Ranking, Score, rank
 from rewards.rerank.records import ranked_row
-from rewards.rerank.rows import Parsed, parse_rows, unreadable
+from rewards.rerank.rows import Parsed, parse_rows, unjudged
 from rewards.rerank.selection import rank_stream
 from rewards.rerank.settings import RerankSettings, build_rewards, local_devices
 from rewards.rerank.sources import Source, open_source
@@ -114,7 +114,7 @@ class Job:
         audited = _ranked(audit, usable, self.settings.batch_size) if audit is not None else None
         ranked = []
         for (indexed, result), ranking in zip(usable, _ranked(reward, usable, self.settings.batch_size), strict=True):
-            for index, reason in unreadable(ranking, result.blocked):
+            for index, reason in unjudged(ranking, result.blocked):
                 problems.append(self._problem(_line(indexed, index), ranking.item.id, reason, True))
             other = next(audited) if audited is not None else None
             ranked.append(ranked_row(ranking, indexed.seq, indexed.rows[0][1], other))

@@ -22,6 +22,9 @@ from rewards.rerank.job import Job, Shard
 
 # Shards that wait at an actor while it works on one: enough to hide the scheduler, few enough to share out the rest.
 _IN_FLIGHT = 2
+# Deaths of a judge on one shard after which the job stops: Ray's own default is to start it again for ever, and a
+# candidate that crashes its judge (out of memory, a fault in a kernel) would never be heard of.
+_RETRIES = 3
 # Tasks that Ray keeps a record of; with more shards than these a task holds several.
 _BLOCKS = 2_000
 
@@ -41,7 +44,12 @@ class ShardWorker:
         cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
         torch.set_num_threads(max(1, int(cpus)))
         self.job = Job(folder)
-        self.rewards = self.job.rewards()
+        self.rewards: tuple[Any, Any] | None = None
+        self.failure = ""
+        try:
+            self.rewards = self.job.rewards()
+        except (RewardsError, OSError) as error:
+            self.failure = f"a judge on {os.uname().nodename} cannot start: {error}"
         self.shards: dict[int, Shard] = {shard.number: shard for shard in self.job.shards()}
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -49,16 +57,20 @@ class ShardWorker:
 
         Raised, it would make Ray print its own pages of advice and hide the one line that helps.
         """
-        errors = []
-        for number in batch["shard"].tolist():
-            shard = self.shards[number]
-            try:
-                if not self.job.path_of(shard).exists():
-                    self.job.run_shard(shard, self.rewards)
-                errors.append("")
-            except (RewardsError, OSError) as error:
-                errors.append(str(error) or type(error).__name__)
+        errors = [self._error(self.shards[number]) for number in batch["shard"].tolist()]
         return {**batch, "error": np.array(errors)}
+
+    def _error(self, shard: Shard) -> str:
+        """Finish a shard; "" or why it could not be finished."""
+        if self.job.path_of(shard).exists():
+            return ""
+        if self.rewards is None:
+            return self.failure
+        try:
+            self.job.run_shard(shard, self.rewards)
+        except (RewardsError, OSError) as error:
+            return str(error) or type(error).__name__
+        return ""
 
 
 def run_on_ray(
@@ -82,7 +94,8 @@ def run_on_ray(
 
     Raises:
         InputError: Ray is not installed, or the cluster lacks the devices asked for.
-        RewardsError: a judge failed; what is committed stays.
+        RewardsError: a judge failed, or died four times on the same shard; what is committed stays. When the whole node
+            dies, Ray itself ends this process after about a minute.
     """
     try:
         import ray
@@ -126,6 +139,7 @@ def _stream(ray: Any, job: Job, shards: dict[int, Shard], count: int, gpus: floa
         compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=_IN_FLIGHT),
         num_gpus=gpus,
         num_cpus=cpus,
+        max_task_retries=_RETRIES,
         runtime_env={"env_vars": _environment()},
     )
     try:
@@ -135,7 +149,10 @@ def _stream(ray: Any, job: Job, shards: dict[int, Shard], count: int, gpus: floa
             if on_shard is not None:
                 on_shard(shards[row["shard"]])
     except ray.exceptions.RayError as error:
-        raise RewardsError(f"Ray: {_cause(error)}; finished shards are kept, run the job again to go on") from error
+        what = "a judge died: " if isinstance(error, ray.exceptions.RayActorError) else ""
+        raise RewardsError(
+            f"Ray: {what}{_cause(error)}; finished shards are kept, run the job again to go on"
+        ) from error
 
 
 def _local_options(address: str | None) -> dict[str, Any]:
@@ -150,6 +167,7 @@ def _environment() -> dict[str, str]:
 
 
 def _cause(error: BaseException) -> str:
-    cause = getattr(error, "cause", None) or error.__cause__ or error
+    # Not __cause__: Ray Data puts an empty SystemException of its own there.
+    cause = getattr(error, "cause", None) or error
     lines = [line for line in str(cause).splitlines() if line.strip()]
     return lines[-1].strip() if lines else type(cause).__name__

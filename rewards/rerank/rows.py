@@ -204,22 +204,23 @@ def _short(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}...{text[-_SHOWN // 2 + 3 :]}"
 
 
-def unreadable(ranking: Ranking, blocked: Mapping[int, str]) -> Iterator[tuple[int | None, str]]:
-    """(index of the candidate, reason) for pictures behind abstentions that are no pictures; None: the item's own.
+def unjudged(ranking: Ranking, blocked: Mapping[int, str]) -> Iterator[tuple[int | None, str]]:
+    """(index of the candidate, or None for the item, reason) of abstentions that the data are to blame for.
 
-    Only what was abstained on is opened again: to look into every picture beforehand would decode all of them twice.
+    Reported are items of which no candidate could be judged (a broken picture, a prompt without questions), and
+    pictures that are none. A judge that is unsure about one of several candidates is no fault of the row. Only what was
+    abstained on is opened: to look into every picture beforehand would decode all of them twice.
     """
     from rewards.images import to_pil
 
-    abstained = [r.index for r in ranking.candidates if r.score.overall is None and r.index not in blocked]
     item = ranking.item
-    if item.kind == "texts":
-        own = item.image if isinstance(item.image, list) else [item.image]
-        looked_at: list[tuple[int | None, Any]] = [(None, picture) for picture in own] if abstained else []
-    else:
-        looked_at = [(index, item.candidates[index]) for index in sorted(abstained)]
-    for index, picture in looked_at:
-        try:
-            to_pil(picture)
-        except (InputError, OSError) as error:
-            yield index, f"candidate {index}: {error}" if index is not None else f"lacks its picture: {error}"
+    abstained = {r.index: r.score.reason for r in ranking.candidates if r.score.overall is None}
+    open_to_judge = [index for index in sorted(abstained) if index not in blocked]
+    if ranking.best is None and open_to_judge:
+        yield None, f"no candidate could be judged: {abstained[open_to_judge[0]]}"
+    if item.kind == "pictures":
+        for index in open_to_judge:
+            try:
+                to_pil(item.candidates[index])
+            except (InputError, OSError) as error:
+                yield index, f"candidate {index}: {error}"

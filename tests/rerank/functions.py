@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -45,6 +46,13 @@ def wait_until_held(process, job: Path, count: int, log: Path) -> None:
         assert process.poll() is None and time.monotonic() < deadline, log.read_text()
         time.sleep(0.02)
     assert process.poll() is None, log.read_text()
+
+
+def dies(prompts, completions, **columns):
+    """Kills its own process at one text, as a fault in a kernel would."""
+    if os.environ["RERANK_DIES"] in completions:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return by_length(prompts, completions)
 
 
 def by_vowels(prompts, completions, **columns):

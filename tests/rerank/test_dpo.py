@@ -50,3 +50,24 @@ def test_one_step_of_dpo(tmp_path, finished):
     result = trainer.train()
     assert result.global_step == 1 and abs(result.training_loss - 0.6931) < 0.01
     assert any(not value.equal(before[name]) for name, value in trainer.model.named_parameters())
+
+
+def test_one_step_of_sft(tmp_path, finished):
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+    from trl import SFTConfig, SFTTrainer
+
+    path = tiny_models.save("llava", tmp_path / "llava", sharpen=1.0)
+    model = AutoModelForImageTextToText.from_pretrained(path)
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    settings = SFTConfig(
+        str(tmp_path / "sft"), max_steps=1, per_device_train_batch_size=2, learning_rate=1e-2, report_to=[],
+        use_cpu=True, max_length=None, save_strategy="no", bf16=False, gradient_checkpointing=False,
+    )  # fmt: skip
+    trainer = SFTTrainer(
+        model,
+        args=settings,
+        train_dataset=load(finished, "sft"),
+        processing_class=AutoProcessor.from_pretrained(path),
+    )
+    assert trainer.train().global_step == 1
+    assert any(not value.equal(before[name]) for name, value in trainer.model.named_parameters())

@@ -1,7 +1,9 @@
 """Candidates: reproducible by their seeds whatever the batch, drawn from the model's own distribution, resumable."""
 
+import datetime
 import json
 
+import datasets
 import pytest
 import torch
 from PIL import Image
@@ -54,6 +56,13 @@ def test_candidates_have_their_seeds_and_their_rows_columns(tmp_path, llava, pro
 def test_batches_and_shards_do_not_change_a_candidate(tmp_path, llava, prompts, changes):
     expected = generate(texts(llava, prompts), tmp_path / "one").read_text()
     assert generate(texts(llava, prompts, **changes), tmp_path / "two").read_text() == expected
+
+
+def test_columns_of_parquet_that_json_lacks_travel_as_text(tmp_path, llava, prompts):
+    rows = [{**row, "when": datetime.date(2026, 1, row["shelf"] + 1)} for row in read_lines(prompts)]
+    datasets.Dataset.from_list(rows).to_parquet(tmp_path / "p.parquet")
+    made = read_lines(generate(texts(llava, tmp_path / "p.parquet", limit=2, n=1), tmp_path / "run"))
+    assert [row["when"][:10] for row in made] == ["2026-01-01", "2026-01-02"]
 
 
 def test_one_candidate_can_be_made_again_from_its_seed(tmp_path, llava, prompts):
@@ -115,6 +124,15 @@ def test_prompts_that_cannot_be_used_are_named(tmp_path, llava, row, kind, messa
 def test_unknown_models_and_settings_out_of_range_are_refused(tmp_path, prompts):
     with pytest.raises(InputError, match="cannot be loaded"):
         generate(GenerateSettings(model=str(tmp_path), prompts=str(prompts)), tmp_path / "run")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        generate(GenerateSettings(model=str(tmp_path), prompts=str(tmp_path / "nowhere.jsonl")), tmp_path / "run")
+    assert not (tmp_path / "run").exists()  # so that the next try is no change of settings
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "manifest.json").write_text("")
+    with pytest.raises(InputError, match="was not written by a run of best-of-n"):
+        generate(GenerateSettings(prompts=str(prompts)), tmp_path / "cut")
+    with pytest.raises(InputError, match="limit is -1"):
+        GenerateSettings(limit=-1)
     with pytest.raises(InputError, match="n is 0"):
         GenerateSettings(n=0)
     with pytest.raises(InputError, match="temperature is -1"):

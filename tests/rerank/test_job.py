@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -193,11 +194,32 @@ def test_unreadable_pictures_are_reported_with_their_line_and_an_honest_abstenti
     ]
     assert "broken.png" in problems[0]["reason"] and "no file" in problems[1]["reason"]
     assert summary.abstained == 2 and summary.ranked == 1
-    rows = [{"image": name, "candidates": ["what?", "x"]} for name in ("a.png", "broken.png")]
+    rows = [{"image": "a.png", "candidates": texts} for texts in (["what?", "x"], ["what?", "who?"])]
     summary = finish(write_lines(tmp_path / "t.jsonl", rows), tmp_path / "t")
     problems = read_lines(tmp_path / "t" / "problems.jsonl")
-    assert summary.abstained == 2 and [problem["line"] for problem in problems] == [2]
-    assert problems[0]["reason"].startswith("lacks its picture: the image")
+    assert summary.abstained == 3 and [problem["line"] for problem in problems] == [2]
+    assert problems[0]["reason"] == "no candidate could be judged: the reward abstained"
+
+
+def test_a_broken_picture_of_texts_and_a_prompt_without_questions_are_reported(tmp_path):
+    from rewards.shapes.prompts import question_store
+    from rewards.shapes.render import render
+    from rewards.shapes.scenes import sample_scene
+
+    render(sample_scene(random.Random(0))).save(tmp_path / "a.png")
+    (tmp_path / "broken.png").write_bytes((tmp_path / "a.png").read_bytes()[:50])
+    rows = [{"id": name, "image": name, "candidates": ["a red circle", "red"]} for name in ("a.png", "broken.png")]
+    finish(write_lines(tmp_path / "t.jsonl", rows), tmp_path / "t", reward=RewardSettings(judge="shapes-rater"))
+    problems = read_lines(tmp_path / "t" / "problems.jsonl")
+    assert [(problem["line"], problem["id"]) for problem in problems] == [(2, "broken.png")]
+    assert "no candidate could be judged" in problems[0]["reason"] and "broken.png" in problems[0]["reason"]
+    question_store(tmp_path / "q.sqlite", ["a red circle"]).close()
+    reward = RewardSettings(kind="tifa", judge="shapes-oracle", questions=str(tmp_path / "q.sqlite"))
+    rows = [{"prompt": prompt, "candidates": ["a.png", "broken.png"]} for prompt in ("a red circle", "unheard of")]
+    finish(write_lines(tmp_path / "p.jsonl", rows), tmp_path / "p", reward=reward)
+    problems = read_lines(tmp_path / "p" / "problems.jsonl")
+    assert [problem["line"] for problem in problems] == [1, 2, 2]
+    assert "broken.png" in problems[0]["reason"] and "unheard of" in problems[1]["reason"]
 
 
 @pytest.mark.parametrize("name", ["shard_size", "batch_size", "max_text"])

@@ -17,7 +17,7 @@ from rewards.rerank.job import run_local, start_job
 from rewards.rerank.outputs import OutputSettings, write_outputs
 from rewards.rerank.settings import RerankSettings, RewardSettings
 
-from .functions import committed, hold_at, read_lines, wait_until_held, write_texts
+from .functions import committed, hold_at, picture, read_lines, wait_until_held, write_lines, write_texts
 
 LENGTH = RewardSettings(kind="function", function="tests.rerank.functions:by_length")
 SETTINGS = RerankSettings(reward=LENGTH, shard_size=5)
@@ -126,6 +126,34 @@ def test_best_of_n_ranks_on_ray_what_it_sampled_here(tmp_path, monkeypatch):
         rows.append((ranking / "ranked.jsonl").read_bytes())
         ranking.rename(tmp_path / engine.name)
     assert rows[0] == rows[1] and len(rows[0].splitlines()) == 6
+
+
+def test_a_candidate_that_kills_every_judge_stops_the_job_with_the_rest_kept(tmp_path, monkeypatch):
+    from rewards.rerank.ray_engine import run_on_ray
+
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    monkeypatch.setenv("RERANK_DIES", "x" * 1)  # the first candidate of the first item, and of every eleventh
+    source = write_texts(tmp_path, 11, candidates=1)
+    reward = RewardSettings(kind="function", function="tests.rerank.functions:dies")
+    job = start_job(source, tmp_path / "job", RerankSettings(reward=reward, shard_size=2))
+    with pytest.raises(RewardsError, match=r"Ray: a judge died: .*; finished shards are kept, run the job again"):
+        run_on_ray(job, actors=2)
+    assert job.missing()[0].number == 0
+
+
+def test_a_judge_that_cannot_start_says_why_in_one_line(tmp_path, monkeypatch):
+    from rewards.rerank.ray_engine import run_on_ray
+    from rewards.shapes.prompts import question_store
+
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    picture(tmp_path / "a.png")
+    source = write_lines(tmp_path / "r.jsonl", [{"prompt": "a red circle", "candidates": ["a.png"] * 2}])
+    question_store(tmp_path / "q.sqlite", ["a red circle"]).close()
+    reward = RewardSettings(kind="tifa", judge="shapes-oracle", questions=str(tmp_path / "q.sqlite"))
+    job = start_job(source, tmp_path / "job", RerankSettings(reward=reward))
+    (tmp_path / "q.sqlite").unlink()
+    with pytest.raises(RewardsError, match=r"^a judge on .* cannot start: question store .* does not exist; finished"):
+        run_on_ray(job, actors=1)
 
 
 def judged_once(tmp_path):
