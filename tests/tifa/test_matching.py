@@ -68,6 +68,13 @@ def test_ties_go_to_the_first_choice_whatever_the_batch(matcher: AnswerMatcher) 
         assert matches[0].index == 0
 
 
+def test_a_choice_that_is_nearer_by_little_is_no_tie(matcher: AnswerMatcher) -> None:
+    close = AnswerMatcher(matcher.sentence_model, threshold=-1.0)
+    close._model = matcher._model
+    choices = ["horse", "red", "grey", "white"]  # cosines 0.32631 and 0.32639 for the first and the third
+    assert close.match(["picture picture picture"], [choices])[0].index == 2
+
+
 def test_every_text_is_embedded_once(minilm: str) -> None:
     fresh = AnswerMatcher(minilm)
     fresh.match(["sofa"], [["couch", "bed"]])
