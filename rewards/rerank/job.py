@@ -171,7 +171,7 @@ def start_job(source: str | Path, folder: str | Path, settings: RerankSettings, 
         "format": FORMAT,
         "source": {"path": str(opened.path), "fingerprint": opened.fingerprint()},
         "settings": asdict(settings),
-        "rewards": identities(settings, build_rewards(settings, device)),
+        "rewards": _checked(settings, device),
     }
     if known is not None:
         refuse_changes(portable(known), portable(manifest), f"the job in {folder}")
@@ -184,6 +184,18 @@ def start_job(source: str | Path, folder: str | Path, settings: RerankSettings, 
     if manifest != known:
         write_manifest(folder, manifest)
     return Job(folder)
+
+
+def _checked(settings: RerankSettings, device: str | None) -> dict[str, Any]:
+    """Identities of the reward and the audit, which are loaded for it on the device where a local run finds them."""
+    rewards = build_rewards(settings, device or local_devices(settings.reward)[0])
+    found = identities(settings, rewards)
+    for reward in rewards:
+        # Ray's judges are other processes, perhaps on the same device: do not stand in their way.
+        offload = getattr(getattr(reward, "judge", None), "offload", None)
+        if offload is not None:
+            offload()
+    return found
 
 
 def _make_folder(folder: Path) -> None:
