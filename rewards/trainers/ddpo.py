@@ -328,7 +328,8 @@ class DDPOTrainer:
         if self.accelerator.is_main_process:
             self.policy.save(folder)
             rate = self.failures / self.scored if self.scored else math.nan
-            write_model_card(Path(folder), self.args, self.policy, self._record(), self.step, rate)
+            processes = self.accelerator.num_processes
+            write_model_card(Path(folder), self.args, self.policy, self._record(), self.step, rate, processes)
         self.accelerator.wait_for_everyone()
 
     def save_checkpoint(self) -> Path:

@@ -18,6 +18,7 @@ from rewards.trainers.ddpo_config import DDPOConfig
 from rewards.trainers.ddpo_evaluation import Evaluation, picture_grid_batch
 from rewards.trainers.ddpo_policy import DiffusionPolicy
 from rewards.trainers.ddpo_rewards import Reward, reward_name
+from rewards.trainers.model_card import base_model, commands
 from rewards.trainers.samples import Phase, SampleLog
 
 
@@ -124,7 +125,13 @@ def _describe(reward: Reward) -> dict[str, Any]:
 
 
 def write_model_card(
-    folder: Path, args: DDPOConfig, policy: DiffusionPolicy, record: dict[str, Any], step: int, failure_rate: float
+    folder: Path,
+    args: DDPOConfig,
+    policy: DiffusionPolicy,
+    record: dict[str, Any],
+    step: int,
+    failure_rate: float,
+    processes: int = 1,
 ) -> None:
     """Write ``README.md`` (a model card in the Hub's form) and ``ddpo_config.yaml`` beside the weights.
 
@@ -135,30 +142,36 @@ def write_model_card(
         record: From :func:`reward_record`.
         step: Finished epochs.
         failure_rate: Share of all sampled pictures that could not be judged.
+        processes: How many trained.
     """
-    base = getattr(policy.pipeline.config, "_name_or_path", None) or type(policy.pipeline).__name__
+    path = getattr(policy.pipeline.config, "_name_or_path", None) or type(policy.pipeline).__name__
+    base, setup, expression = base_model(str(path))
     header = {
         "library_name": "diffusers",
         "pipeline_tag": "text-to-image",
         "tags": ["text-to-image", "diffusers", "ddpo", "reinforcement-learning", *(["lora"] if args.use_lora else [])],
-        "base_model": str(base),
+        "base_model": base,
     }
-    load = (
-        f'pipeline = DiffusionPipeline.from_pretrained("{base}")\npipeline.load_lora_weights("{folder.name}")'
-        if args.use_lora
-        else f'unet = UNet2DConditionModel.from_pretrained("{folder.name}", subfolder="unet")\n'
-        f'pipeline = DiffusionPipeline.from_pretrained("{base}", unet=unet)'
-    )
+    if args.use_lora:
+        load = ["from diffusers import DiffusionPipeline", *setup]
+        load += [f"pipeline = DiffusionPipeline.from_pretrained({expression})"]
+        load += [f'pipeline.load_lora_weights("{folder.name}")']
+    else:
+        load = ["from diffusers import DiffusionPipeline, UNet2DConditionModel", *setup]
+        load += [f'unet = UNet2DConditionModel.from_pretrained("{folder.name}", subfolder="unet")']
+        load += [f"pipeline = DiffusionPipeline.from_pretrained({expression}, unet=unet)"]
+    code = "\n".join(load)
     share = "unknown" if math.isnan(failure_rate) else f"{failure_rate:.2%}"
     lines = [
         f"---\n{yaml.safe_dump(header, sort_keys=False)}---\n",
         f"# {args.run_name or Path(args.logdir).name}\n",
-        f"Fine-tuned with DDPO (Black et al. 2023) for {step} epochs with rewards {rewards.__version__}.\n",
-        f"## Use\n\n```python\n{load}\n```\n",
+        f"Fine-tuned with DDPO (Black et al. 2023) for {step} epochs by rewards {rewards.__version__}.\n",
+        f"## Use\n\n```python\n{code}\n```\n",
         "Sample as it was trained: DDIM, "
         f"{args.sample_num_steps} steps, eta {args.sample_eta}, guidance {args.sample_guidance_scale}.\n",
         f"## Reward\n\n```yaml\n{yaml.safe_dump(record, sort_keys=False, allow_unicode=True)}```\n",
         f"Pictures that could not be judged, and took no part in the training: {share}.\n",
+        commands(args.logdir, processes),
         "## Training\n\nAll settings are in `ddpo_config.yaml`. A reward model is not a person: look at pictures, "
         "and at a judge that did not train, before trusting a gain.\n",
     ]

@@ -23,6 +23,7 @@ from rewards.tifa.matching import SENTENCE_MODEL, AnswerMatcher
 from rewards.tifa.questions import read_questions
 from rewards.tifa.reward import TIFA
 from rewards.tifa.store import QuestionStore
+from rewards.trainers.config import save_config
 from rewards.trainers.ddpo import DDPOTrainer
 from rewards.trainers.ddpo_config import DDPOConfig
 from rewards.trainers.ddpo_evaluation import Evaluation, paired_gain, summary
@@ -109,6 +110,9 @@ def run_ddpo(config: DDPORunConfig) -> dict[str, Any]:
     """
     started = time.perf_counter()
     trainer = new_trainer(config)
+    if trainer.accelerator.is_main_process:
+        Path(config.trainer.logdir).mkdir(parents=True, exist_ok=True)
+        save_config(config, Path(config.trainer.logdir) / "run.yaml")
     trainer.train()
     baselines = [_baseline(trainer, scale) for scale in config.baseline_guidance_scales if config.num_eval_prompts]
     result = summarize(config, trainer, baselines) | {"seconds": time.perf_counter() - started}

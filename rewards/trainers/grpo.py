@@ -13,18 +13,19 @@ from typing import Any
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from rewards.trainers.on_policy import RatioFromOne
+from rewards.trainers.shared_metrics import MetricsOfAllProcesses
 from rewards.trainers.text_run import TextRun, run_text_trainer, trainer_arguments
 from rewards.trainers.text_settings import GRPORunConfig
 
 __all__ = ["GRPORunConfig", "run_grpo"]
 
 
-class ExactGRPOTrainer(RatioFromOne, GRPOTrainer):
-    """TRL's `GRPOTrainer`; see :class:`~rewards.trainers.on_policy.RatioFromOne`."""
+class ExactGRPOTrainer(RatioFromOne, MetricsOfAllProcesses, GRPOTrainer):
+    """TRL's `GRPOTrainer` with a ratio that starts at exactly 1 and counts over all processes (see its mixins)."""
 
 
-class ExactRLOOTrainer(RatioFromOne, RLOOTrainer):
-    """TRL's `RLOOTrainer`; see :class:`~rewards.trainers.on_policy.RatioFromOne`."""
+class ExactRLOOTrainer(RatioFromOne, MetricsOfAllProcesses, RLOOTrainer):
+    """TRL's `RLOOTrainer` with a ratio that starts at exactly 1 and counts over all processes (see its mixins)."""
 
 
 _TRAINERS: dict[str, tuple[Any, Any]] = {

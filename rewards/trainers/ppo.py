@@ -34,6 +34,7 @@ from rewards.trainers.ppo_math import (
     token_rewards,
     whiten,
 )
+from rewards.trainers.shared_metrics import MetricsOfAllProcesses
 from rewards.trainers.value_head import ValueCapture, ValueHead, load_value_head, save_value_head
 
 # What the policy needs beside token ids; GRPOTrainer hands these on under the same names.
@@ -86,7 +87,7 @@ class PPOConfig(GRPOConfig):
             raise InputError(f"loss_type must be 'bnpo' (mean over tokens) for PPO, got {self.loss_type!r}")
 
 
-class PPOTrainer(GRPOTrainer):
+class PPOTrainer(MetricsOfAllProcesses, GRPOTrainer):
     """PPO with a value head, GAE, clipped policy and value losses, and a KL to the initial policy in the reward.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 
 import rewards
 from rewards.errors import InputError
+from rewards.trainers.model_card import base_model, commands
 
 
 def failure_rate(rows: Iterable[Mapping[str, Any]], name: str) -> float | None:
@@ -48,41 +50,60 @@ def _settled(identity: Mapping[str, Any]) -> dict[str, Any]:
     return {**identity, "judge": (judge.get("name"), judge.get("revision"))}
 
 
-def write_model_card(
-    folder: Path, algorithm: str, base_model: str, identity: Mapping[str, Any], summary_table: str, failed: float | None
-) -> None:
-    """Write `README.md` in the Hub's form beside the adapter.
+@dataclass
+class CardFacts:
+    """What a model card tells.
 
-    Args:
-        folder: where the adapter is.
-        algorithm: name of the method.
-        base_model: the policy's checkpoint.
-        identity: of the reward (judge, revision, prompt hash, weights).
-        summary_table: the held-out results as text.
-        failed: share of training texts that could not be judged.
+    Attributes:
+        algorithm: Name of the method.
+        base_model: The policy's checkpoint.
+        revision: Of the checkpoint, or None.
+        identity: Of the reward (judge, revision, prompt hash, weights).
+        summary_table: The held-out results as text.
+        failed: Share of training texts that could not be judged, or None.
+        processes: How many trained.
     """
+
+    algorithm: str
+    base_model: str
+    revision: str | None
+    identity: Mapping[str, Any]
+    summary_table: str
+    failed: float | None
+    processes: int = 1
+
+
+def write_model_card(folder: Path, facts: CardFacts) -> None:
+    """Write `README.md` in the Hub's form beside the adapter in `folder`."""
     adapter = (folder / "adapter_config.json").exists()
+    base, setup, expression = base_model(facts.base_model)
+    if facts.revision is not None:
+        expression += f', revision="{facts.revision}"'
+    tags = [facts.algorithm.lower(), "reinforcement-learning", "harmoniceval", *(["lora"] if adapter else [])]
     header = {
         "library_name": "peft" if adapter else "transformers",
         "pipeline_tag": "image-text-to-text",
-        "base_model": base_model,
-        "tags": [algorithm.lower(), "reinforcement-learning", "harmoniceval", *(["lora"] if adapter else [])],
+        "base_model": base,
+        "tags": tags,
     }
-    load = (
-        f'model = AutoModelForImageTextToText.from_pretrained("{base_model}")\n'
-        f'model = PeftModel.from_pretrained(model, "{folder.name}")'
-        if adapter
-        else f'model = AutoModelForImageTextToText.from_pretrained("{folder.name}")'
-    )
-    share = "unknown" if failed is None else f"{failed:.2%}"
+    load = ["from transformers import AutoModelForImageTextToText"]
+    if adapter:
+        load = ["from peft import PeftModel", *load, *setup]
+        load += [f"model = AutoModelForImageTextToText.from_pretrained({expression})"]
+        load += [f'model = PeftModel.from_pretrained(model, "{folder.name}")']
+    else:
+        load += [f'model = AutoModelForImageTextToText.from_pretrained("{folder.name}")']
+    code = "\n".join(load)
+    share = "unknown" if facts.failed is None else f"{facts.failed:.2%}"
     lines = [
         f"---\n{yaml.safe_dump(header, sort_keys=False)}---\n",
         f"# {folder.parent.name}\n",
-        f"Trained with {algorithm} on HarmonicEval, by rewards {rewards.__version__}.\n",
-        f"## Use\n\n```python\n{load}\n```\n",
-        f"## Reward\n\n```yaml\n{yaml.safe_dump(dict(identity), sort_keys=False, allow_unicode=True)}```\n",
+        f"Trained with {facts.algorithm} on HarmonicEval, by rewards {rewards.__version__}.\n",
+        f"## Use\n\n```python\n{code}\n```\n",
+        f"## Reward\n\n```yaml\n{yaml.safe_dump(dict(facts.identity), sort_keys=False, allow_unicode=True)}```\n",
         f"Texts that could not be judged, and took no part in the training: {share}.\n",
-        f"## Held-out prompts, same noise before and after\n\n```\n{summary_table}\n```\n",
+        f"## Held-out prompts, same noise before and after\n\n```\n{facts.summary_table}\n```\n",
+        commands(folder.parent, facts.processes),
         "## Training\n\nAll settings are in `config.yaml`. A judge is not a person: read texts, and look at a judge "
         "that did not train, before trusting a gain.\n",
     ]

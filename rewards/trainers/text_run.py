@@ -19,10 +19,10 @@ from rewards.trainers.callbacks import AbstentionGuard, HeldOutCallback, Metrics
 from rewards.trainers.config import load_config, save_config
 from rewards.trainers.metrics import read_metrics, write_whole
 from rewards.trainers.run_folder import prepare_folder
-from rewards.trainers.text_card import check_same_reward, failure_rate, write_model_card
+from rewards.trainers.text_card import CardFacts, check_same_reward, failure_rate, write_model_card
 from rewards.trainers.text_evaluation import TextEvaluationLog, paired_gain
 from rewards.trainers.text_settings import DataSettings, EvaluationSettings, PolicySettings, RewardSettings
-from rewards.trainers.text_setup import load_policy, load_prompts, make_held_out, make_rewards
+from rewards.trainers.text_setup import checkpoint_of, load_policy, load_prompts, make_held_out, make_rewards
 
 
 class RunConfig(Protocol):
@@ -133,7 +133,7 @@ def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:
         # The others come when the folder is fresh, or holds what is to be continued.
         main = arguments.process_index == 0
         checkpoint = prepare_folder(folder, config.resume or not main, config.overwrite)
-    identity = json.loads(json.dumps(rewards.harmonic.identity(), default=str))
+    identity = rewards.identity()
     if checkpoint is not None and (folder / "reward.json").exists():
         check_same_reward(json.loads((folder / "reward.json").read_text("utf-8")), identity, folder)
     if main:
@@ -163,9 +163,17 @@ def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:
     if main:
         write_whole(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         save_config(config, folder / "adapter" / "config.yaml")
-        identity = json.loads(json.dumps(rewards.harmonic.identity(), default=str))  # now with how pictures were read
-        failed = failure_rate(read_metrics(folder), rewards.harmonic.__name__)
-        write_model_card(folder / "adapter", run.name, config.policy.path, identity, format_summary(summary), failed)
+        (folder / "adapter" / "training_args.bin").unlink(missing_ok=True)  # a pickle of what config.yaml says
+        facts = CardFacts(
+            algorithm=run.name,
+            base_model=checkpoint_of(config.policy),
+            revision=config.policy.revision,
+            identity=rewards.identity(),  # now with how pictures were read
+            summary_table=format_summary(summary),
+            failed=failure_rate(read_metrics(folder), rewards.harmonic.__name__),
+            processes=arguments.world_size,
+        )
+        write_model_card(folder / "adapter", facts)
     return summary
 
 

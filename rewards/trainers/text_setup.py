@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,7 +19,7 @@ from rewards.harmonic.reward import HarmonicEval
 from rewards.judges.base import load_judge
 from rewards.trainers.held_out import HeldOut
 from rewards.trainers.text_settings import DataSettings, EvaluationSettings, PolicySettings, RewardSettings
-from rewards.trainers.trl_rewards import RewardFunction, abstain_together
+from rewards.trainers.trl_rewards import RewardFunction, abstain_together, function_name
 
 PRESETS = {"shapes-captioner": Path(__file__).resolve().parents[1] / "shapes" / "weights" / "captioner"}
 """Policies that ship with the package."""
@@ -32,6 +33,15 @@ class TrainingRewards:
     functions: list[RewardFunction]
     weights: list[float]
     others: list[RewardFunction]
+
+    def identity(self) -> dict[str, Any]:
+        """What must be known to score again as this run did: HarmonicEval's identity and the weights, as JSON values.
+
+        The weight of each function in the order of the trainer's; a criterion has one of its own only when trained on
+        by itself.
+        """
+        weights = {function_name(function): weight for function, weight in zip(self.functions, self.weights)}
+        return json.loads(json.dumps(self.harmonic.identity() | {"weights": weights}, default=str))
 
 
 def import_function(path: str) -> Callable[..., Any]:
@@ -53,13 +63,18 @@ def import_function(path: str) -> Callable[..., Any]:
         raise InputError(f"cannot import {path!r}: {error}") from error
 
 
+def checkpoint_of(settings: PolicySettings) -> str:
+    """Name or directory of the policy's checkpoint."""
+    return str(PRESETS.get(settings.path, settings.path))
+
+
 def load_policy(settings: PolicySettings) -> tuple[Any, Any, LoraConfig | None]:
     """Model, processor and adapter settings of the policy.
 
     Raises:
         InputError: if the checkpoint cannot be loaded.
     """
-    path = str(PRESETS.get(settings.path, settings.path))
+    path = checkpoint_of(settings)
     on_gpu = torch.cuda.is_available()
     dtype = getattr(torch, settings.dtype or ("bfloat16" if on_gpu else "float32"), None)
     if not isinstance(dtype, torch.dtype):

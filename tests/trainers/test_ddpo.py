@@ -153,6 +153,7 @@ def test_adapter_loads_in_plain_diffusers(tmp_path, pipeline):
     header = yaml.safe_load(card.split("---")[1])
     assert header["library_name"] == "diffusers" and "lora" in header["tags"]
     assert "name: redness" in card and "took no part in the training: 0.00%" in card
+    assert f"rewards curves {tmp_path / 'run'}" in card and "## Commands" in card
 
 
 def test_batches_do_not_change_the_samples(tmp_path):

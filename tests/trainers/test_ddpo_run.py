@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from accelerate.state import AcceleratorState
 
 from rewards.errors import InputError
@@ -43,11 +44,20 @@ def test_shipped_configs_load(path):
     assert config.trainer.samples_per_epoch() % config.trainer.sample_num_images_per_prompt == 0
 
 
-def test_shapes_run_with_the_oracle(tmp_path, tiny_model):
+def test_shapes_run_with_the_oracle(tmp_path, tiny_model, monkeypatch):
     overrides = SMALL | {"model": tiny_model, "trainer.logdir": str(tmp_path), "reward.judge": "shapes-oracle"}
     config = load_config(DDPORunConfig, CONFIGS / "ddpo_shapes.yaml", overrides | {"reward.soft": False})
     result = run_ddpo(config)
     assert json.loads((tmp_path / "summary.json").read_text()) == result
+    assert load_config(DDPORunConfig, tmp_path / "run.yaml") == config
+    card = (tmp_path / "adapter" / "README.md").read_text()
+    record = yaml.safe_load(card.split("```yaml\n")[1].split("```")[0])
+    assert record["reward"]["identity"]["judge"]["name"] == "shapes-oracle" and record["audit"]["name"] == "oracle"
+    assert len(record["questions"]) == 32
+    monkeypatch.chdir(tmp_path)
+    scope: dict = {}
+    exec(card.split("```python\n")[1].split("```")[0], scope)  # as a reader would, in plain diffusers
+    assert "default_0" in scope["pipeline"].unet.peft_config
     assert result["epochs"] == 1 and result["audit"]["before"] == result["reward"]["before"]
     assert {"color", "object"} <= set(result["reward"]["by_element_type"])
     assert result["baselines"][0]["guidance_scale"] == 2.0

@@ -95,6 +95,30 @@ def test_the_policy_moved_and_its_adapter_loads_in_plain_peft(mixed_run, checkpo
     assert any("lora_B" in name and parameter.abs().sum() > 0 for name, parameter in plain.named_parameters())
 
 
+def test_the_model_card_tells_how_to_load_score_and_make_it_again(mixed_run, monkeypatch):
+    folder = mixed_run[0]
+    card = (folder / "adapter" / "README.md").read_text()
+    record = yaml.safe_load(card.split("```yaml\n")[1].split("```")[0])
+    assert record == json.loads((folder / "reward.json").read_text()) | {"judge": record["judge"]}
+    assert record["weights"] == {
+        "HarmonicEval/correctness": 1.0, "HarmonicEval/fluency": 2.0, "every_third_fails": 0.5,
+    }  # fmt: skip
+    assert {"name", "revision", "dtype"} <= record["judge"].keys() and len(record["prompt_hash"]) == 16
+    assert f"rewards curves {folder}" in card and "## Commands" in card
+    assert not list((folder / "adapter").glob("*.bin"))
+    monkeypatch.chdir(folder)
+    scope: dict = {}
+    exec(card.split("```python\n")[1].split("```")[0], scope)
+    assert isinstance(scope["model"], PeftModel)
+
+
+def test_a_run_is_not_resumed_with_other_weights(mixed_run):
+    settings = copy.deepcopy(mixed_run[2]) | {"resume": True}
+    settings["reward"]["criterion_weights"] = {"fluency": 3.0}
+    with pytest.raises(InputError, match="the reward has changed \\(weights"):
+        run_grpo(load_config(GRPORunConfig, overrides=settings))
+
+
 def test_a_run_is_not_overwritten_by_accident_and_resumes_where_it_was(mixed_run):
     folder, summary, settings = mixed_run
     with pytest.raises(InputError, match="already holds a run"):

@@ -85,6 +85,15 @@ def test_reward_functions_get_loggers_and_columns(trainer):
     assert "prompts=prompts, completions=completions, completion_ids=completion_ids_list, **reward_kwargs" in source
 
 
+@pytest.mark.parametrize("trainer", [GRPOTrainer, RLOOTrainer])
+def test_what_functions_log_is_kept_until_all_rewards_are_there(trainer):
+    # Why MetricsOfAllProcesses can put it together in _calculate_rewards.
+    source = inspect.getsource(trainer._generate_and_score_completions)
+    assert source.index("self._calculate_rewards(") < source.index("gather_object(list(self._pending_metrics))")
+    assert "self._pending_metrics[name].append(value)" in inspect.getsource(trainer)
+    assert parameters(trainer._calculate_rewards)[:2] == ["self", "inputs"]
+
+
 def test_helpers_of_evaluation():
     assert parameters(unwrap_model_for_generation)[:2] == ["model", "accelerator"]
     message = prepare_multimodal_messages([{"role": "user", "content": "hi"}], images=["picture"])

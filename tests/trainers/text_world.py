@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
 from datasets import Dataset, Image
 
 from tests import tiny_models
@@ -31,6 +32,24 @@ def every_third_fails(
 ) -> list[float | None]:
     """1 for a text, None for every third."""
     return [None if index % 3 == 2 else 1.0 for index in range(len(completions))]
+
+
+def silent_on_rank_1(completions: Sequence[Any], **columns: Any) -> list[float | None]:
+    """A judge that can judge nothing on the second process, and all but one text on the first."""
+    if PartialState().process_index == 1:
+        return [None] * len(completions)
+    return [None, *(float(index) for index in range(1, len(completions)))]
+
+
+def dies_on_rank_1(completions: Sequence[Any], **columns: Any) -> list[float]:
+    """A judge that is lost on the second process, at its second call."""
+    dies_on_rank_1.asked += 1  # type: ignore[attr-defined]
+    if PartialState().process_index == 1 and dies_on_rank_1.asked > 1:  # type: ignore[attr-defined]
+        raise RuntimeError("the judge of this process is lost")
+    return [float(index) for index in range(len(completions))]
+
+
+dies_on_rank_1.asked = 0  # type: ignore[attr-defined]
 
 
 def falling(completions: Sequence[Any], trainer_state: Any = None, **columns: Any) -> list[float]:
