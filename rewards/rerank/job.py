@@ -26,7 +26,7 @@ from rewards.rerank.ranking import Ranking, Score, rank
 from rewards.rerank.records import ranked_row
 from rewards.rerank.rows import Parsed, parse_rows, unjudged
 from rewards.rerank.selection import rank_stream
-from rewards.rerank.settings import RerankSettings, build_rewards, local_devices
+from rewards.rerank.settings import RerankSettings, build_rewards, local_devices, with_absolute_paths
 from rewards.rerank.sources import Source, open_source
 from rewards.trainers.config import load_config
 
@@ -90,7 +90,6 @@ class Job:
             RewardsError: the reward abstained on more than `max_abstained` of a large shard; nothing is committed.
         """
         rows = list(self._rows(shard, *rewards))
-        _refuse_failing_judge(rows, shard, self.settings.max_abstained)
         lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
         path = self.path_of(shard)
         partial = path.with_suffix(f".{os.uname().nodename}.{os.getpid()}.{shard.number}.tmp")
@@ -112,12 +111,15 @@ class Job:
         for indexed, result in parsed:
             problems += self._problems(indexed, result)
         audited = _ranked(audit, usable, self.settings.batch_size) if audit is not None else None
-        ranked = []
+        ranked: list[dict[str, Any]] = []
+        verdicts: list[Score] = []
         for (indexed, result), ranking in zip(usable, _ranked(reward, usable, self.settings.batch_size), strict=True):
             for index, reason in unjudged(ranking, result.blocked):
                 problems.append(self._problem(_line(indexed, index), ranking.item.id, reason, True))
+            verdicts += [place.score for place in ranking.candidates if place.index not in result.blocked]
             other = next(audited) if audited is not None else None
             ranked.append(ranked_row(ranking, indexed.seq, indexed.rows[0][1], other))
+        _refuse_failing_judge(verdicts, shard, self.settings.max_abstained)
         problems.sort(key=lambda problem: problem["line"])
         yield from ({"problem": problem} for problem in problems)
         yield from ranked
@@ -162,6 +164,7 @@ def start_job(source: str | Path, folder: str | Path, settings: RerankSettings, 
         InputError: the folder holds a job that differs, with the difference named; or a broken source.
     """
     folder = Path(folder)
+    settings = with_absolute_paths(settings)  # judges on Ray have other working directories
     known = known_manifest(folder)
     opened = open_source(Path(source).absolute())
     key, grouped = settings.group_by or settings.columns.get("id", "id"), settings.group_by is not None
@@ -266,12 +269,11 @@ def _with_blocked(result: Parsed, ranking: Ranking | None) -> Ranking:
     return rank(result.item, [scores[n] for n in range(count)], [same.get(n) for n in range(count)])
 
 
-def _refuse_failing_judge(rows: list[dict[str, Any]], shard: Shard, allowed: float) -> None:
+def _refuse_failing_judge(verdicts: list[Score], shard: Shard, allowed: float) -> None:
     """A judge that fails throughout (a dead server, a broken checkpoint) must not fill the output with abstentions."""
-    reasons = [candidate["abstained"] for row in rows for candidate in row.get("candidates", ())]
-    failed = [reason for reason in reasons if reason is not None]
-    if len(reasons) >= _LARGE and len(failed) > allowed * len(reasons):
+    failed = [score.reason for score in verdicts if score.overall is None]
+    if len(verdicts) >= _LARGE and len(failed) > allowed * len(verdicts):
         raise RewardsError(
-            f"shard {shard.number}: the reward abstained on {len(failed)} of {len(reasons)} candidates, more than "
+            f"shard {shard.number}: the reward abstained on {len(failed)} of {len(verdicts)} candidates, more than "
             f"max_abstained={allowed:g}; the first reason: {failed[0]}"
         )

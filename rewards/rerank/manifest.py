@@ -56,9 +56,10 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def portable(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest without what may differ between two starts of one job: the device, and the count of the items."""
+    """A manifest without what changes no row (the device, when to give up) and without the count of the items."""
     plain = json.loads(json.dumps(manifest))
     plain["source"].pop("items", None)
+    plain["settings"].pop("max_abstained", None)
     for name in ("reward", "audit"):
         if plain["settings"][name] is not None:
             plain["settings"][name].pop("device")

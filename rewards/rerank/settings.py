@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from typing import Any, Literal
 
@@ -88,6 +89,30 @@ class RerankSettings:
     def kind(self) -> str | None:
         """ "texts" or "pictures" where the reward or the audit judges nothing else."""
         return _KINDS[self.reward.kind] or (_KINDS[self.audit.kind] if self.audit is not None else None)
+
+
+def with_absolute_paths(settings: RerankSettings) -> RerankSettings:
+    """The settings with every path of a folder or file in full, so that any process finds it."""
+
+    def placed(reward: RewardSettings) -> RewardSettings:
+        return replace(
+            reward,
+            judge=_full_path(reward.judge),
+            questions=os.path.abspath(reward.questions) if reward.questions is not None else None,
+            sentence_model=_full_path(reward.sentence_model) if reward.sentence_model is not None else None,
+        )
+
+    return replace(
+        settings,
+        reward=placed(settings.reward),
+        audit=placed(settings.audit) if settings.audit is not None else None,
+        images=os.path.abspath(settings.images) if settings.images is not None else None,
+    )
+
+
+def _full_path(checkpoint: str) -> str:
+    """A checkpoint's folder in full; the name of a preset or of a checkpoint elsewhere stays as it is."""
+    return os.path.abspath(checkpoint) if os.sep in checkpoint and os.path.isdir(checkpoint) else checkpoint
 
 
 def build_reward(settings: RewardSettings, device: str | None = None) -> Any:

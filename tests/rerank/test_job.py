@@ -282,6 +282,38 @@ def test_folders_that_hold_something_else_are_refused(tmp_path):
             finish(source, tmp_path / name)
 
 
+def test_missing_pictures_are_no_failure_of_the_judge(tmp_path):
+    candidates = [f"none{n}.png" for n in range(300)] + [str(picture(tmp_path / "a.png"))]
+    source = write_lines(tmp_path / "r.jsonl", [{"prompt": "p", "candidates": candidates}])
+    summary = finish(source, tmp_path / "job", reward=COLOUR)
+    assert (summary.problems, summary.abstained, summary.ranked) == (300, 300, 1)
+
+
+def test_a_job_that_gave_up_goes_on_when_more_abstentions_are_allowed(tmp_path):
+    source = write_lines(tmp_path / "r.jsonl", [{"image": str(picture(tmp_path / "a.png")), "candidates": ["?"] * 3}])
+    many = write_lines(
+        tmp_path / "many.jsonl", [{**read_lines(source)[0], "candidates": [f"{n}?" for n in range(300)]}]
+    )
+    with pytest.raises(RewardsError, match="abstained on 300 of 300"):
+        finish(many, tmp_path / "job")
+    assert finish(many, tmp_path / "job", max_abstained=1.0).abstained == 300
+
+
+def test_relative_paths_are_those_of_the_first_start(tmp_path, monkeypatch):
+    from rewards.shapes.prompts import question_store
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pictures").mkdir()
+    picture(tmp_path / "pictures" / "a.png")
+    question_store(tmp_path / "q.sqlite", ["a red circle"]).close()
+    source = write_lines(tmp_path / "r.jsonl", [{"prompt": "a red circle", "candidates": ["a.png", "b.png"]}])
+    reward = RewardSettings(kind="tifa", judge="shapes-oracle", questions="q.sqlite")
+    job = start_job(source.name, tmp_path / "job", RerankSettings(reward=reward, images="pictures"))
+    monkeypatch.chdir("/")
+    run_local(Job(job.folder))
+    assert "pictures/a.png" in job.path_of(next(job.shards())).read_text()
+
+
 def test_a_job_goes_on_with_another_device(tmp_path):
     source = write_texts(tmp_path, 5)
     settings = {"reward": RewardSettings(kind="function", function=LENGTH.function, device="cuda:7"), "shard_size": 4}
