@@ -39,6 +39,19 @@ def finish(process):
     return process.returncode, output.decode()
 
 
+def assert_close(left, right):
+    """Nested lists and mappings of numbers, equal up to rounding."""
+    if isinstance(left, dict):
+        assert left.keys() == right.keys()
+        left, right = list(left.values()), [right[key] for key in left]
+    if isinstance(left, list):
+        assert len(left) == len(right)
+        for a, b in zip(left, right):
+            assert_close(a, b)
+    else:
+        assert left == right or abs(left - right) < 1e-5
+
+
 def run(processes, options, kind="plain"):
     code, output = finish(start(processes, options, kind))
     assert code == 0, output[-3000:]
@@ -74,6 +87,12 @@ def test_two_processes_equal_one_with_twice_the_batch(tmp_path, kind):
         for key in a:
             if key.endswith(("/count", "/abstained", "optimizer_steps", "pairs")):
                 assert a[key] == b[key], key
+    statistics = [
+        json.loads((tmp_path / name / "checkpoints" / "checkpoint_3" / "state.json").read_text())["statistics"]
+        for name in ("one", "two")
+    ]
+    assert statistics[0].keys() == statistics[1].keys() and statistics[0]
+    assert_close(*statistics)
     if kind == "some_abstain":
         assert sum(row.get("rewards/reward/abstained", 0) for row in one) > 0
 
