@@ -145,26 +145,6 @@ def summary(scores: np.ndarray) -> dict[str, float]:
     }
 
 
-def paired_gain(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
-    """Mean change over prompts on the same noise, with its 95% interval (normal, clustered by prompt).
-
-    Args:
-        before: (P, S) scores.
-        after: (P, S) scores of the same prompts and noise. Pictures judged only once take no part.
-
-    Returns:
-        (mean, low, high); NaN where too few prompts were judged both times.
-    """
-    difference = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
-    means = np.array([row[np.isfinite(row)].mean() for row in difference if np.isfinite(row).any()])
-    if not len(means):
-        return math.nan, math.nan, math.nan
-    if len(means) < 2:
-        return float(means.mean()), math.nan, math.nan
-    half = 1.96 * means.std(ddof=1) / math.sqrt(len(means))
-    return float(means.mean()), float(means.mean() - half), float(means.mean() + half)
-
-
 class EvaluationLog:
     """``evaluations.jsonl``: the scores of every held-out picture at each evaluation, for paired comparisons.
 

@@ -26,10 +26,11 @@ from rewards.tifa.store import QuestionStore
 from rewards.trainers.config import save_config
 from rewards.trainers.ddpo import DDPOTrainer
 from rewards.trainers.ddpo_config import DDPOConfig
-from rewards.trainers.ddpo_evaluation import Evaluation, paired_gain, summary
+from rewards.trainers.ddpo_evaluation import Evaluation, summary
 from rewards.trainers.ddpo_policy import DTYPES
 from rewards.trainers.ddpo_rewards import reward_name
 from rewards.trainers.metrics import read_metrics, write_whole
+from rewards.trainers.paired_gain import paired_gain
 
 SHAPES = "shapes"
 ORACLE = "shapes-oracle"
@@ -266,7 +267,8 @@ def _compare(
         }
         for name in names
     }
-    gain = [None if math.isnan(value) else value for value in paired_gain(before, after)]
+    change = paired_gain(before, after)
+    gain = [None if math.isnan(value) else value for value in (change.mean, change.low, change.high)]
     means = (summary(before)["overall/mean"], summary(after)["overall/mean"])
     return {"before": means[0], "after": means[1], "gain": gain, "by_element_type": types}
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from rewards.trainers.curves import Run
+from rewards.trainers.paired_gain import paired_gain
 
 
 @dataclass
@@ -51,9 +50,10 @@ def _scores(row: Mapping[str, Any], branch: str, reward: str, part: str) -> Any:
 def _paired_half(evaluations: Sequence[Any]) -> float:
     """Half the 95% interval of the mean change over prompts from the first evaluation to the last; NaN if unknown."""
     known = [scores for scores in evaluations if scores]
-    if len(known) < 2 or len(known[0]) != len(known[-1]):
+    if len(known) < 2:
         return math.nan
-    first, last = (np.array(known[index], dtype=np.float64).reshape(len(known[0]), -1) for index in (0, -1))
-    difference = last - first if first.shape == last.shape else np.zeros((0, 1))
-    means = np.array([row[np.isfinite(row)].mean() for row in difference if np.isfinite(row).any()])
-    return 1.96 * float(means.std(ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.nan
+    try:
+        gain = paired_gain(known[0], known[-1])
+    except ValueError:  # other prompts, or another number of pictures a prompt
+        return math.nan
+    return (gain.high - gain.low) / 2

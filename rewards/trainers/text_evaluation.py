@@ -107,38 +107,6 @@ def common_means(reward: Parts, audit: Parts) -> tuple[float, float]:
     return first, second
 
 
-@dataclass(frozen=True)
-class Gain:
-    """Paired change over held-out prompts: mean, 95% interval (normal), number of prompts judged both times."""
-
-    mean: float
-    low: float
-    high: float
-    count: int
-
-
-def paired_gain(before: Sequence[float | None], after: Sequence[float | None]) -> Gain:
-    """The change of each prompt's score with the same noise, averaged over prompts.
-
-    Args:
-        before: one score a prompt, None where not judged.
-        after: the same prompts later.
-
-    Returns:
-        The gain; NaN where too few prompts were judged both times.
-
-    Example:
-        >>> paired_gain([1.0, 2.0, None], [2.0, 3.0, 4.0])
-        Gain(mean=1.0, low=1.0, high=1.0, count=2)
-    """
-    changes = np.array([b - a for a, b in zip(before, after) if a is not None and b is not None], dtype=np.float64)
-    if len(changes) < 2:
-        return Gain(float(changes.mean()) if len(changes) else math.nan, math.nan, math.nan, len(changes))
-    half = 1.96 * float(changes.std(ddof=1)) / math.sqrt(len(changes))
-    mean = float(changes.mean())
-    return Gain(mean, mean - half, mean + half, len(changes))
-
-
 class TextEvaluationLog:
     """`evaluations.jsonl` in the run folder: every text and score of every evaluation, for paired comparisons.
 

@@ -18,9 +18,10 @@ from rewards.errors import InputError
 from rewards.trainers.callbacks import AbstentionGuard, HeldOutCallback, MetricsCallback, QuietProgress
 from rewards.trainers.config import load_config, save_config
 from rewards.trainers.metrics import read_metrics, write_whole
+from rewards.trainers.paired_gain import paired_gain
 from rewards.trainers.run_folder import prepare_folder
 from rewards.trainers.text_card import CardFacts, check_same_reward, failure_rate, write_model_card
-from rewards.trainers.text_evaluation import TextEvaluationLog, paired_gain
+from rewards.trainers.text_evaluation import TextEvaluationLog
 from rewards.trainers.text_settings import DataSettings, EvaluationSettings, PolicySettings, RewardSettings
 from rewards.trainers.text_setup import checkpoint_of, load_policy, load_prompts, make_held_out, make_rewards
 

@@ -17,7 +17,6 @@ from rewards.trainers.text_evaluation import (
     TextEvaluationLog,
     common_means,
     judge_texts,
-    paired_gain,
     part_metrics,
 )
 from rewards.trainers.text_run import format_summary, summarize
@@ -46,13 +45,6 @@ def test_part_metrics_leave_abstentions_out():
     assert metrics["eval/rewards/J/overall/standard_error"] == pytest.approx(np.std([1, 2, 6], ddof=1) / math.sqrt(3))
     assert (metrics["eval/rewards/J/overall/count"], metrics["eval/rewards/J/abstained"]) == (3, 1)
     assert metrics["eval/rewards/J/x/count"] == 0 and "eval/rewards/J/x/mean" not in metrics
-
-
-def test_paired_gain_by_hand():
-    gain = paired_gain([1.0, 2.0, 3.0, None], [2.0, 2.0, 5.0, 5.0])
-    half = 1.96 * np.std([1, 0, 2], ddof=1) / math.sqrt(3)
-    assert (gain.mean, gain.low, gain.high, gain.count) == pytest.approx((1.0, 1 - half, 1 + half, 3))
-    assert math.isnan(paired_gain([None], [1.0]).mean) and math.isnan(paired_gain([1.0], [2.0]).low)
 
 
 def test_common_means_use_the_texts_that_both_judged():
