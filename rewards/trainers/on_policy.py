@@ -28,7 +28,7 @@ class RatioFromOne:
     # Of TRL's trainers.
     accelerator: Any
     model: Any
-    _metrics: dict[str, dict[str, list[float]]]
+    _metrics: Any
 
     _log_probs: Tensor
     _starting: dict[str, Any] | None = None

@@ -92,9 +92,10 @@ def _draw_chart(axes: Axes, chart: Chart) -> None:
         "step" if beyond is None else f"step ({beyond})", fontsize=8.5 if beyond is None else 7, color=_MUTED
     )
     if rows:
-        place_of_legend = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "borderaxespad": 0.2}
-        axes.legend(ncols=columns, fontsize=8, frameon=False, labelcolor=_INK, columnspacing=1.2, labelspacing=0.2,
-                    handlelength=1.6, borderpad=0, **place_of_legend)  # fmt: skip
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(-0.02, 1.0), borderaxespad=0.2, ncols=columns, fontsize=8, frameon=False,
+            labelcolor=_INK, columnspacing=1.2, labelspacing=0.2, handlelength=1.6, borderpad=0,
+        )  # fmt: skip
 
 
 def _draw_line(axes: Axes, line: Line) -> None:

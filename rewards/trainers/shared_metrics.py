@@ -19,7 +19,7 @@ class MetricsOfAllProcesses:
 
     # Of TRL's trainers.
     accelerator: Any
-    _pending_metrics: dict[str, list[float]]
+    _pending_metrics: Any
 
     def _calculate_rewards(self, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
         rewards = super()._calculate_rewards(inputs, *args, **kwargs)  # type: ignore[misc]
