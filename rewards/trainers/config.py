@@ -70,6 +70,31 @@ def save_config(config: Any, path: str | Path) -> None:
     Path(path).write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
+def check_number(
+    name: str,
+    value: float | None,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> None:
+    """Refuse a setting out of its range; None (not set) is always fine, NaN never.
+
+    Raises:
+        InputError: names the setting, the range and the value.
+
+    Example:
+        >>> check_number("rate", 0.5, at_least=0, at_most=1)
+    """
+    if value is None:
+        return
+    rules = ((above, "above", lambda v, b: v > b), (at_least, "at least", lambda v, b: v >= b),
+             (at_most, "at most", lambda v, b: v <= b))  # fmt: skip
+    for bound, words, holds in rules:
+        if bound is not None and not holds(value, bound):
+            raise InputError(f"{name} must be {words} {bound}, got {value}")
+
+
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))

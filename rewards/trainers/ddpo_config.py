@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rewards.errors import InputError
+from rewards.trainers.config import check_number
 
 ATTENTION_MODULES = ["to_q", "to_k", "to_v", "to_out.0"]
 
@@ -164,11 +165,17 @@ class DDPOConfig:
         positive = (
             "num_checkpoint_limit lora_rank sample_num_steps sample_batch_size sample_num_batches_per_epoch "
             "sample_num_images_per_prompt train_batch_size train_gradient_accumulation_steps train_num_inner_epochs "
-            "max_workers eval_num_images_per_prompt train_learning_rate train_clip_range train_adv_clip_max"
+            "max_workers eval_num_images_per_prompt train_learning_rate train_clip_range train_adv_clip_max "
+            "eval_batch_size eval_num_steps"
+        )
+        not_negative = (
+            "num_epochs save_freq eval_freq audit_freq num_logged_samples sample_guidance_scale eval_guidance_scale "
+            "train_adv_min advantage_epsilon train_kl_coefficient"
         )
         for name in positive.split():
-            if getattr(self, name) <= 0:
-                raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
+            check_number(name, getattr(self, name), above=0)
+        for name in not_negative.split():
+            check_number(name, getattr(self, name), at_least=0)
         if not 0 < self.sample_eta <= 1:
             raise InputError(
                 f"sample_eta must lie in (0, 1], got {self.sample_eta}: a deterministic sampler has no policy gradient"
@@ -177,8 +184,8 @@ class DDPOConfig:
             raise InputError(f"train_timestep_fraction must lie in (0, 1], got {self.train_timestep_fraction}")
         if not 0 <= self.max_failure_rate <= 1:
             raise InputError(f"max_failure_rate must lie in [0, 1], got {self.max_failure_rate}")
-        if self.train_kl_coefficient is not None and self.train_kl_coefficient < 0:
-            raise InputError(f"train_kl_coefficient must not be negative, got {self.train_kl_coefficient}")
+        if self.eval_eta is not None and not 0 <= self.eval_eta <= 1:
+            raise InputError(f"eval_eta must lie in [0, 1], got {self.eval_eta}")
 
     def samples_per_epoch(self, num_processes: int = 1) -> int:
         """Pictures an epoch over all processes.

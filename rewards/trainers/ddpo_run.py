@@ -23,7 +23,7 @@ from rewards.tifa.matching import SENTENCE_MODEL, AnswerMatcher
 from rewards.tifa.questions import read_questions
 from rewards.tifa.reward import TIFA
 from rewards.tifa.store import QuestionStore
-from rewards.trainers.config import save_config
+from rewards.trainers.config import check_number, save_config
 from rewards.trainers.ddpo import DDPOTrainer
 from rewards.trainers.ddpo_config import DDPOConfig
 from rewards.trainers.ddpo_evaluation import Evaluation, summary
@@ -89,8 +89,10 @@ class DDPORunConfig:
     trainer: DDPOConfig = field(default_factory=DDPOConfig)
 
     def __post_init__(self) -> None:
-        if self.num_eval_prompts < 0 or (self.num_train_prompts is not None and self.num_train_prompts < 1):
-            raise InputError("num_eval_prompts must not be negative and num_train_prompts at least 1")
+        check_number("num_eval_prompts", self.num_eval_prompts, at_least=0)
+        check_number("num_train_prompts", self.num_train_prompts, at_least=1)
+        for scale in self.baseline_guidance_scales:
+            check_number("baseline_guidance_scales", scale, at_least=0)
 
 
 def run_ddpo(config: DDPORunConfig) -> dict[str, Any]:
@@ -158,7 +160,8 @@ def new_tifa(config: TIFAConfig, store: QuestionStore) -> TIFA:
     if config.judge == ORACLE:
         return TIFA(Oracle(), store, matcher=AnswerMatcher(sentence_model=None))
     # Each process has a device of its own; "cuda" alone would put every process's judge on the first one.
-    device = str(PartialState().device) if config.device in (None, "cuda") else config.device
+    own = PartialState().device
+    device = str(own) if config.device is None or config.device == own.type else config.device
     options = {"device": device, "dtype": config.dtype, "revision": config.revision}
     judge = load_judge(config.judge, **{name: value for name, value in options.items() if value is not None})
     matcher = AnswerMatcher(sentence_model=config.sentence_model)

@@ -16,7 +16,7 @@ from transformers import PrinterCallback, ProgressCallback, TrainerState, set_se
 
 from rewards.errors import InputError
 from rewards.trainers.callbacks import AbstentionGuard, HeldOutCallback, MetricsCallback, QuietProgress
-from rewards.trainers.config import load_config, save_config
+from rewards.trainers.config import check_number, load_config, save_config
 from rewards.trainers.metrics import read_metrics, write_whole
 from rewards.trainers.paired_gain import paired_gain
 from rewards.trainers.run_folder import prepare_folder
@@ -83,6 +83,9 @@ def trainer_arguments(config_class: type, chosen: Mapping[str, Any], folder: Pat
         arguments: Any = load_config(config_class, overrides=settings)
     except InputError as error:
         raise InputError(f"trainer: {str(error).removeprefix('overrides: ')}") from error
+    check_number("trainer.learning_rate", arguments.learning_rate, at_least=0)
+    check_number("trainer.temperature", arguments.temperature, above=0)
+    check_number("trainer.num_iterations", arguments.num_iterations, above=0)
     _check_checkpoint_period(arguments)
     return arguments
 
@@ -145,7 +148,8 @@ def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:
     model, processor, lora = load_policy(config.policy)
     arguments.reward_weights = rewards.weights
     evaluation = HeldOutCallback(held_out, folder, config.evaluation.every)
-    trainer = run.trainer_class(
+    trainer = _new_trainer(
+        run,
         model=model,
         reward_funcs=rewards.functions,
         args=arguments,
@@ -176,6 +180,14 @@ def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:
         )
         write_model_card(folder / "adapter", facts)
     return summary
+
+
+def _new_trainer(run: TextRun, **parts: Any) -> Any:
+    """The trainer; what TRL, peft and transformers refuse (adapter targets, a tracker, vLLM missing) in one line."""
+    try:
+        return run.trainer_class(**parts)
+    except (ValueError, ImportError) as error:
+        raise InputError(f"{run.name}: {str(error).strip().splitlines()[0]}") from error
 
 
 def _train(trainer: Any, checkpoint: str | None) -> None:

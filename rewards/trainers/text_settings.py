@@ -5,10 +5,12 @@ Nothing heavy is imported here, so that a mistyped key in a config is answered a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rewards.errors import InputError
+from rewards.trainers.config import check_number
 
 
 @dataclass
@@ -34,6 +36,11 @@ class PolicySettings:
     lora_alpha: int | None = None
     lora_dropout: float = 0.0
     lora_target_modules: list[str] | str = "all-linear"
+
+    def __post_init__(self) -> None:
+        check_number("policy.lora_rank", self.lora_rank, at_least=0)
+        check_number("policy.lora_alpha", self.lora_alpha, above=0)
+        check_number("policy.lora_dropout", self.lora_dropout, at_least=0, at_most=1)
 
 
 @dataclass
@@ -70,6 +77,9 @@ class OtherReward:
     weight: float = 1.0
     optional: bool = False
 
+    def __post_init__(self) -> None:
+        _check_finite("reward.others weight", self.weight)
+
 
 @dataclass
 class RewardSettings:
@@ -99,6 +109,11 @@ class RewardSettings:
     criterion_weights: dict[str, float] | None = None
     others: list[OtherReward] = field(default_factory=list)
     max_failure_rate: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_number("reward.max_failure_rate", self.max_failure_rate, at_least=0, at_most=1)
+        for name, weight in {"weight": self.weight, **(self.criterion_weights or {})}.items():
+            _check_finite(f"reward {name}", weight)
 
 
 @dataclass
@@ -143,6 +158,11 @@ class EvaluationSettings:
     num_samples: int = 8
     audits: list[AuditSettings] = field(default_factory=list)
     audit_max_gap: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("every", "temperature", "num_samples", "audit_max_gap"):
+            check_number(f"evaluation.{name}", getattr(self, name), at_least=0)
+        check_number("evaluation.batch_size", self.batch_size, above=0)
 
 
 @dataclass
@@ -199,3 +219,8 @@ class PPORunConfig:
     seed: int = 0
     resume: bool = False
     overwrite: bool = False
+
+
+def _check_finite(name: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise InputError(f"{name} must be a finite number, got {value}")

@@ -123,6 +123,8 @@ def load_prompts(settings: DataSettings, which: dict[str, Any]) -> Dataset:
         raise InputError(f"data source {settings.source!r} with {which}: {error}") from error
     if not isinstance(dataset, Dataset):
         raise InputError(f"data source {settings.source!r} gave {type(dataset).__name__}: name a single split")
+    if not len(dataset):
+        raise InputError(f"data source {settings.source!r} with {which} gave no rows")
     if missing := [name for name in settings.rename if name not in dataset.column_names]:
         raise InputError(f"data source {settings.source!r} has no column {missing[0]!r}, only {dataset.column_names}")
     dataset = dataset.rename_columns(settings.rename)

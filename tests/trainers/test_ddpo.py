@@ -389,6 +389,11 @@ def test_trackers_get_metrics_and_pictures(tmp_path):
         ({"max_failure_rate": 2.0}, "max_failure_rate"),
         ({"train_timestep_fraction": 0.0}, "train_timestep_fraction"),
         ({"train_kl_coefficient": -1.0}, "train_kl_coefficient"),
+        ({"sample_guidance_scale": -1.0}, "sample_guidance_scale must be at least 0, got -1.0"),
+        ({"train_learning_rate": math.nan}, "train_learning_rate must be above 0, got nan"),
+        ({"num_epochs": -1}, "num_epochs"),
+        ({"eval_batch_size": 0}, "eval_batch_size"),
+        ({"eval_eta": 1.5}, "eval_eta"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(tmp_path, changes, message):

@@ -101,6 +101,8 @@ def test_prompts_come_from_a_tifa_file_and_are_split(tmp_path, tiny_model, tifa_
         (["model=no/such/model"], "no/such/model"),
         (["questions=missing.json"], "missing.json"),
         (["num_eval_prompts=-1"], "num_eval_prompts"),
+        (["baseline_guidance_scales=[-2]"], "baseline_guidance_scales"),
+        (["reward.judge=shapes-vqa", "reward.device=cuda:99"], "cuda:99"),
     ],
 )
 def test_mistakes_are_one_clear_line(tmp_path, tiny_model, overrides, message):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from accelerate.commands.config.config_args import load_config_from_file
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForImageTextToText
 from trl import GRPOConfig
@@ -173,6 +174,19 @@ def test_rloo_and_a_judge_that_abstains_too_often(checkpoint, tmp_path):
         ("reward.criterion_weights", {"fluency": 1.0}, "per_criterion"),
         ("trainer.save_strategy", "steps", "save_steps"),
         ("evaluation.audits", [{}], "either a judge or a function"),
+        ("trainer.learning_rate", -1, "trainer.learning_rate must be at least 0, got -1"),
+        ("trainer.temperature", 0, "trainer.temperature must be above 0"),
+        ("trainer.num_iterations", 0, "trainer.num_iterations must be above 0"),
+        ("trainer.report_to", "nothing", "nothing is not supported"),
+        ("policy.lora_rank", -1, "policy.lora_rank must be at least 0"),
+        ("policy.lora_target_modules", ["nothing"], "GRPO: Target modules {'nothing'} not found"),
+        ("data.train", {"n": 0}, "gave no rows"),
+        ("data.held_out", {"n": 0}, "gave no rows"),
+        ("evaluation.every", -1, "evaluation.every must be at least 0"),
+        ("evaluation.batch_size", 0, "evaluation.batch_size must be above 0"),
+        ("evaluation.audit_max_gap", float("nan"), "evaluation.audit_max_gap"),
+        ("reward.max_failure_rate", 7, "reward.max_failure_rate must be at most 1"),
+        ("reward.weight", float("nan"), "reward weight must be a finite number"),
     ],
 )
 def test_settings_that_cannot_be_used_give_one_clear_line(checkpoint, tmp_path, key, value, message):
@@ -252,6 +266,23 @@ def test_shipped_configs_name_only_what_exists(path):
     assert config.trainer["max_steps"] > 0
     for audit in config.evaluation.audits:
         assert audit.judge or callable(import_function(audit.function))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_shipped_trainer_settings_go_together(path, tmp_path):
+    """As the run would build them, but for what only a GPU has."""
+    trainer_class = PPOConfig if path.name.startswith("ppo") else GRPOConfig
+    settings = yaml.safe_load(path.read_text())["trainer"]
+    arguments = trainer_arguments(trainer_class, settings | {"bf16": False, "use_cpu": True}, tmp_path, 0)
+    assert arguments.max_steps == settings["max_steps"] and not arguments.remove_unused_columns
+    assert arguments.activation_checkpointing is settings.get("gradient_checkpointing", False)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=lambda path: path.name)
+def test_shipped_accelerate_configs_are_understood(path):
+    config = load_config_from_file(str(path))
+    assert {"cpu" if config.use_cpu else "gpu", config.mixed_precision} == {"gpu", "bf16"}
+    assert config.num_processes >= 1
 
 
 @pytest.mark.parametrize(("kind", "config"), [("qwen2_5_vl", "grpo_qwen2_5_vl_3b"), ("smolvlm", "ppo_smolvlm")])
