@@ -33,6 +33,7 @@ GLOSSARY = {
     "clip fraction": "Share of ratios outside the clip range. Near 0 steps are timid, near 1 most gradients are cut.",
     "KL": "Distance of the policy from the base model.",
     "groups without spread": "Prompts whose samples all score the same. They have no advantage and teach nothing.",
+    "shaded band": "Of a running mean, its 95% interval. Above 2,000 steps, where nine of ten single values lie.",
     "95% interval": "Of a running mean: from the spread within its window. Of an evaluation: from that over prompts.",
 }
 
