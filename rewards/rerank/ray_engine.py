@@ -22,9 +22,9 @@ from rewards.rerank.job import Job, Shard
 
 # Shards that wait at an actor while it works on one: enough to hide the scheduler, few enough to share out the rest.
 _IN_FLIGHT = 2
-# Deaths of a judge on one shard after which the job stops: Ray's own default is to start it again for ever, and a
-# candidate that crashes its judge (out of memory, a fault in a kernel) would never be heard of.
-_RETRIES = 3
+# Deaths of a judge on one shard after which the job stops: Ray Data starts it again for ever, and a candidate that
+# crashes its judge (out of memory, a fault in a kernel) would never be heard of.
+_DEATHS = 4
 # Tasks that Ray keeps a record of; with more shards than these a task holds several.
 _BLOCKS = 2_000
 
@@ -66,10 +66,18 @@ class ShardWorker:
             return ""
         if self.rewards is None:
             return self.failure
+        # Starts without an end are counted in a file, which outlives the process; a new run begins by removing it.
+        starts = self.job.path_of(shard).with_suffix(".starts.tmp")
+        with starts.open("ab") as file:
+            file.write(b".")
+        if starts.stat().st_size > _DEATHS:
+            items = f"items {shard.start + 1} to {shard.stop}"
+            return f"the judge died {_DEATHS} times on shard {shard.number} ({items} of {self.job.source.path})"
         try:
             self.job.run_shard(shard, self.rewards)
         except (RewardsError, OSError) as error:
             return str(error) or type(error).__name__
+        starts.unlink(missing_ok=True)
         return ""
 
 
@@ -139,7 +147,6 @@ def _stream(ray: Any, job: Job, shards: dict[int, Shard], count: int, gpus: floa
         compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=_IN_FLIGHT),
         num_gpus=gpus,
         num_cpus=cpus,
-        max_task_retries=_RETRIES,
         runtime_env={"env_vars": _environment()},
     )
     try:
