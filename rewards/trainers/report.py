@@ -243,7 +243,7 @@ def _gain_row(run: Run, branch: str, name: str, part: str, label: str, kind: str
         return ""
     counts = run.series(f"eval/{branch}/{name}/{part}/count").values
     count = f"{counts[-1]:,.0f}" if len(counts) else ""
-    interval = f" ± {gain.half:.3f}" if math.isfinite(gain.half) else ""
+    interval = f' <span class="half">± {gain.half:.3f}</span>' if math.isfinite(gain.half) else ""
     cells = f"<td>{gain.before:.3f}</td><td>{gain.after:.3f}</td><td>{gain.after - gain.before:+.3f}{interval}</td>"
     return f'<tr><td class="{kind}">{escape(label)}</td>{cells}<td>{count}</td></tr>'
 
