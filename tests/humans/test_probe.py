@@ -41,7 +41,7 @@ class KnownFaults(Judge):
         for prompt in prompts:
             text = prompt.split("Caption:\n")[1].split("\n\nThe caption")[0]
             noise = (zlib.crc32(text.encode()) % 1000) / 1000
-            turned = prompt.index("5 - Very high") < prompt.index("1 - Very low")
+            turned = prompt.index("5 - ") < prompt.index("1 - ")
             value = 3 + (noise if noise > 0.5 else 0) + self.per_word * len(text.split()) + turned * self.when_reversed
             rows.append(distribution(value, 0.3 + noise))
         return Ratings(torch.stack(rows), torch.ones(len(rows)), (None,) * len(rows))
@@ -94,7 +94,7 @@ def test_prompts_without_a_scale_are_noted():
 def test_scale_is_turned_line_by_line():
     template = HarmonicEval(KnownFaults()).prompts["fluency"]
     turned = reversed_scale(template)
-    assert turned.index("5 - Very high") < turned.index("3 - Medium") < turned.index("1 - Very low")
+    assert turned.index("5 - ") < turned.index("3 - ") < turned.index("1 - ")
     assert sorted(turned) == sorted(template) and reversed_scale(turned) == template
     assert reversed_scale("{text} . fluency") is None
 
