@@ -109,9 +109,20 @@ def test_ratings_equal_independent_full_prompts(tiny_judge, kind):
         assert torch.allclose(found.probabilities, expected, atol=1e-5, rtol=1e-4), budget
     judge.rows.token_budget = 16_384
     assert judge.rows.shared is not None and judge.model.config.model_type == KINDS[kind]
+    sliding = kind in ("gemma3", "mistral_llava")  # windows count cache slots: these go as batches, the others packed
+    assert judge.rows.shared._packs is not sliding
     part = list(range(0, len(prompts), 3))[::-1]
     again = judge.rate([images[at] for at in part], [prompts[at] for at in part]).probabilities
     assert torch.allclose(again, expected[part], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["llava", "qwen2_5_vl"])
+def test_both_attention_implementations_agree(tiny_judge, kind):
+    images, prompts = rows()
+    eager = tiny_judge(kind, attn_implementation="eager")
+    assert eager.model.config.get_text_config()._attn_implementation == "eager"
+    expected = tiny_judge(kind).rate(images, prompts).probabilities
+    assert torch.allclose(eager.rate(images, prompts).probabilities, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
