@@ -246,6 +246,9 @@ class SharedPrefix:
 
     def _extend_packed(self, state: State, segments: Sequence[Segment]) -> tuple[torch.Tensor, list[int]]:
         """Append segments to a prefix of one row without holes: hidden states `(T, D)`, and where each segment ends."""
+        if len(segments) == 1:  # perhaps a very long one: a mask of our own would be as large as its square
+            hidden, _ = self._extend(state, [segments[0].tokens])
+            return hidden[0], [len(segments[0].tokens)]
         row = pack(segments, state.mask.device)
         visible = torch.cat([state.mask.bool().expand(len(row.tokens), -1), row.visible], dim=1)
         dtype = self.model.dtype
