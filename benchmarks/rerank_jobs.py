@@ -1,7 +1,7 @@
 """What `rewards rerank` claims, measured in the shapes world.
 
     python benchmarks/rerank_jobs.py ranks [--items 2000]      ranks of both engines against a sort of reward.score
-    python benchmarks/rerank_jobs.py overhead [--items 300]    CPU time of a local job against bare reward.score
+    python benchmarks/rerank_jobs.py overhead [--items 60]     CPU time of a local job against bare reward.score
     python benchmarks/rerank_jobs.py memory                    peak memory of the driver, 10,000 and 200,000 rows
     python benchmarks/rerank_jobs.py speedup [--seconds 60]    candidates a second of two Ray actors against one
 
@@ -36,7 +36,7 @@ from rewards.rerank.outputs import OutputSettings, Summary, write_outputs  # noq
 from rewards.rerank.settings import RerankSettings, RewardSettings, build_reward  # noqa: E402
 
 CANDIDATES = 8
-REPEATS = 7
+REPEATS = 11
 LENGTH = RewardSettings(kind="function", function="benchmarks.rerank_jobs:length")
 BUSY = RewardSettings(kind="function", function="benchmarks.rerank_jobs:busy")
 RATER = RewardSettings(kind="harmonic", judge="shapes-rater")
@@ -227,34 +227,42 @@ def speedup(folder: Path, seconds: int, judge: str) -> None:
         rows = [distinct(row) for row in brute_force.text_rows(folder, items)]
         source = brute_force.write_rows(folder / "texts.jsonl", rows)
     count = sum(len(row["candidates"]) for row in read(source))
-    steady, whole = {}, {}
+    steady, whole, free = {}, {}, {}
     for actors in (1, 2):
-        with Others() as others:
+        with Watch() as watch:
             start = time.time()
             job = start_job(source, folder / f"job{actors}", RerankSettings(reward=reward, shard_size=32))
             run(job, "ray", actors)
             taken = time.time() - start
         # Once every actor has committed its first shard, Ray, the processes and the judges have started.
         commits = sorted(job.path_of(shard).stat().st_mtime for shard in job.shards())
-        share = 1 - actors / len(commits)
-        steady[actors] = share * count / (commits[-1] - commits[actors - 1])
-        whole[actors] = count / taken
+        begin, end = commits[actors - 1], commits[-1]
+        done = (1 - actors / len(commits)) * count
+        ran, waited = watch.of_actors(begin, end)
+        steady[actors], whole[actors] = done / (end - begin), count / taken
+        free[actors] = steady[actors] / (1 - waited)
         print(
-            f"{judge}: {actors} actors, {count} candidates: {steady[actors]:.0f} a second over "
-            f"{commits[-1] - commits[actors - 1]:.0f} s; whole job {taken:.0f} s, {whole[actors]:.0f} a second, "
-            f"first shard after {commits[0] - start:.0f} s; others used {others.cores:.2f} cores",
+            f"{judge}: {actors} actors, {count} candidates: {steady[actors]:.0f} a second over {end - begin:.0f} s; "
+            f"whole job {taken:.0f} s, {whole[actors]:.0f} a second, first shard after {commits[0] - start:.0f} s; "
+            f"others used {watch.others:.2f} cores; an actor ran {ran:.0%} of the time, waited for a core {waited:.0%}",
             flush=True,
         )
     print(
-        f"{judge}: speed-up {steady[2] / steady[1]:.2f} in the steady state, {whole[2] / whole[1]:.2f} of the whole job"
+        f"{judge}: speed-up {steady[2] / steady[1]:.2f} in the steady state, {whole[2] / whole[1]:.2f} of the whole "
+        f"job; without the time in which actors waited for a core {free[2] / free[1]:.2f}"
     )
 
 
-class Others:
-    """Cores that processes outside this one's tree used, sampled while the block runs."""
+class Watch:
+    """What else the machine did while the block ran, and whether the actors had a core, sampled each second.
+
+    Attributes:
+        others: cores that processes outside this one's tree used.
+    """
 
     def __enter__(self):
         self._stop, self._used, self._start = threading.Event(), 0.0, time.monotonic()
+        self._threads: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
@@ -262,26 +270,46 @@ class Others:
     def __exit__(self, *exception):
         self._stop.set()
         self._thread.join()
-        self.cores = self._used / (time.monotonic() - self._start)
+        self.others = self._used / (time.monotonic() - self._start)
+
+    def of_actors(self, begin: float, end: float) -> tuple[float, float]:
+        """Shares of the time from `begin` to `end` in which an actor's busiest thread ran, and waited for a core."""
+        busiest: dict[int, tuple[float, float]] = {}
+        for (process, _), samples in self._threads.items():
+            inside = [sample for sample in samples if begin <= sample[0] <= end]
+            if len(inside) > 1:
+                wall, ran, waited = (last - first for first, last in zip(inside[0], inside[-1]))
+                busiest[process] = max(busiest.get(process, (0.0, 0.0)), (ran / wall, waited / wall))
+        return tuple(statistics.mean(values) for values in zip(*busiest.values()))
 
     def _watch(self):
-        before = self._times()
-        while not self._stop.wait(1):
-            now = self._times()
-            self._used += sum(used - before.get(process, 0.0) for process, used in now.items() if process in before)
-            before = now
-
-    @staticmethod
-    def _times():
         import psutil
 
-        own = {os.getpid()} | {process.pid for process in psutil.Process().children(recursive=True)}
-        found = {}
-        for process in psutil.process_iter(["cpu_times", "create_time"]):
-            times = process.info["cpu_times"]
-            if process.pid not in own and times is not None:
-                found[process.pid, process.info["create_time"]] = times.user + times.system
-        return found
+        before: dict[tuple[int, float], float] = {}
+        while not self._stop.wait(1):
+            children = psutil.Process().children(recursive=True)
+            own = {os.getpid()} | {process.pid for process in children}
+            now = {}
+            for process in psutil.process_iter(["cpu_times", "create_time"]):
+                times = process.info["cpu_times"]
+                if process.pid not in own and times is not None:
+                    now[process.pid, process.info["create_time"]] = times.user + times.system
+            self._used += sum(used - before[process] for process, used in now.items() if process in before)
+            before = now
+            for process in children:
+                self._sample(process)
+
+    def _sample(self, process):
+        import psutil
+
+        try:
+            if "MapWorker" in " ".join(process.cmdline()):
+                for thread in Path(f"/proc/{process.pid}/task").iterdir():
+                    ran, waited, _ = (thread / "schedstat").read_text().split()
+                    sample = (time.time(), int(ran) / 1e9, int(waited) / 1e9)
+                    self._threads.setdefault((process.pid, int(thread.name)), []).append(sample)
+        except (psutil.Error, OSError):  # it ended meanwhile
+            return
 
 
 def main() -> None:
@@ -302,7 +330,7 @@ def main() -> None:
         if args.what == "ranks":
             ranks(folder, args.items or 2000, args.engines.split(","))
         elif args.what == "overhead":
-            overhead(folder, args.items or 300)
+            overhead(folder, args.items or 60)
         elif args.what == "memory":
             memory(folder, args.engines.split(","))
         else:
