@@ -4,7 +4,8 @@
     python examples/best_of_n.py --config configs/best_of_n_shapes_pictures.yaml
     python examples/best_of_n.py --config configs/best_of_n_qwen.yaml generate.prompts=pictures.jsonl out=runs/mine
 
-A run that was stopped goes on when started again. Candidates that exist already are ranked by `rewards rerank`.
+A run that was stopped goes on when started again. Candidates that exist already are ranked by `rewards rerank`; with
+`rewards best-of-n --config ... --engine ray --address auto` a Ray cluster ranks what this machine sampled.
 """
 
 import argparse

@@ -5,6 +5,9 @@ file system that all machines share, and commits its shard itself by the same at
 rows are the same either way, memory on the driver does not grow with the data, and whatever dies (an actor, a node, the
 driver) leaves whole shards behind. Ray Data streams the numbers, keeps each actor supplied with a few (back-pressure),
 and starts a dead actor's shard again on another.
+
+The driver loads the judge too, once, to write down which one it is; its default dtype is float32 without a GPU and the
+checkpoint's own with one. Where only the judges have GPUs, name `reward.dtype`, or they are refused as other judges.
 """
 
 from __future__ import annotations
