@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from rewards.errors import InputError
 from rewards.trainers.metrics import read_lines, read_metrics
 from rewards.trainers.samples import read_samples
 
+LARGEST = 1e100
+"""Values beyond it are as good as infinite (float32 ends at 3.4e38), and their squares would overflow."""
 _PART = re.compile(r"(?P<branch>(?:eval/)?(?:rewards|audit))/(?P<reward>[^/]+)/(?P<part>.+)/mean")
 
 
@@ -90,10 +93,11 @@ class Run:
         if key not in self._cache:
             column = self._columns.get(key, {})
             counts = self._columns.get(key.removesuffix("/mean") + "/count", {}) if key.endswith("/mean") else {}
-            rows = sorted((s, v, counts.get(s, 1.0)) for s, v in column.items() if math.isfinite(v))
+            rows = sorted((s, v, counts.get(s, 1.0)) for s, v in column.items() if abs(v) < LARGEST)
             rows = [row for row in rows if row[2] > 0]
             steps, values, weights = (np.array(c, dtype=np.float64) for c in zip(*rows)) if rows else (np.zeros(0),) * 3
-            self._cache[key] = Series(steps.astype(np.int64), values, np.nan_to_num(weights, nan=1.0))
+            weights[~((weights > 1e-6) & (weights < 1e15))] = 1.0  # no number of samples
+            self._cache[key] = Series(steps.astype(np.int64), values, weights)
         return self._cache[key]
 
     def total(self, key: str) -> float:
@@ -194,13 +198,18 @@ def smooth(series: Series, window: int) -> Smoothed:
     half = max(0, (window - 1) // 2)
     index = np.arange(count)
     start, end = np.maximum(index - half, 0), np.minimum(index + half + 1, count)
-    # Centring first keeps the sums of squares from cancelling when the values are far from 0.
-    centre = series.mean if count else 0.0
+    # Centring first keeps the sums of squares from cancelling when the values are far from 0; the median, since one
+    # value of 1e20 in a diverged run would take the mean with it.
+    centre = float(np.median(series.values)) if count else 0.0
     centred = series.values - centre
 
     def windowed(values: np.ndarray) -> np.ndarray:
-        total = np.concatenate([[0.0], np.cumsum(values)])
-        return total[end] - total[start]
+        size = np.abs(values)
+        if not count or size.sum() * 1e-16 <= 1e-9 * np.median(size):
+            total = np.concatenate([[0.0], np.cumsum(values)])
+            return total[end] - total[start]
+        # A running total would carry the rounding of a huge value into every window after it.
+        return sliding_window_view(np.pad(values, half), 2 * half + 1).sum(axis=1)
 
     weight = windowed(series.weights)
     mean = windowed(series.weights * centred) / weight

@@ -135,7 +135,7 @@ def dots(run: Run, key: str, label: str, color: int, dashed: bool = False) -> li
     if not len(series):
         return []
     error = run.series(key.removesuffix("/mean") + "/standard_error")
-    known = dict(zip(error.steps.tolist(), error.values.tolist()))
+    known = {step: value for step, value in zip(error.steps.tolist(), error.values.tolist()) if value >= 0}
     errors = np.array([1.96 * known.get(step, np.nan) for step in series.steps.tolist()]) if known else None
     return [Line(label, color, series, errors=errors, points=True, dashed=dashed)]
 

@@ -42,7 +42,11 @@ class Frame:
             x0, x1 = x0 - 1, x1 + 1
         bounds = np.concatenate([_extent(line) for line in chart.lines])
         low, high = float(bounds.min()), float(bounds.max())
-        margin = (high - low) * 0.08 or abs(high) * 0.1 or 0.5
+        # Values that differ by rounding only are drawn as one level.
+        if high - low < 1e-9 * max(abs(low), abs(high)) or high - low < 1e-100:
+            margin = abs(high) * 0.1 if abs(high) > 1e-100 else 0.5
+        else:
+            margin = (high - low) * 0.08
         y0, y1 = low - margin, high + margin
         return Frame(x0, x1, 0.0 if low >= 0 > y0 else y0, y1)
 

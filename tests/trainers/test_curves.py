@@ -64,6 +64,21 @@ def test_large_offsets_do_not_cancel():
     assert np.allclose(smoothed.high[50] - smoothed.mean[50], 1.96 * np.sqrt(0.25 / 10), rtol=0.02)
 
 
+def test_a_huge_value_spoils_its_own_window_only():
+    values = np.full(400, 0.25) + np.tile([-0.01, 0.01], 200)
+    values[100] = 1e20
+    smoothed = smooth(Series(np.arange(400), values, np.ones(400)), 21)
+    away = np.abs(np.arange(400) - 100) > 10
+    np.testing.assert_allclose(smoothed.mean[away], 0.25, atol=1e-3)
+    np.testing.assert_allclose((smoothed.high - smoothed.mean)[111:389], 0.00438, rtol=0.01)
+    assert smoothed.mean[100] == pytest.approx(1e20 / 21)
+
+
+def test_numbers_that_are_as_good_as_infinite_are_left_out(tmp_path):
+    run = load_run(write(tmp_path, [(1, {"a": 1e300}), (2, {"a": 3.4e38}), (3, {"a": -1e200})]))
+    assert run.series("a").values.tolist() == [3.4e38]
+
+
 def test_thinning_keeps_ends_and_extremes():
     values = np.zeros(100_000)
     values[[12_345, 77_777]] = 5, -3
