@@ -29,7 +29,7 @@ _SCALE_LINE = re.compile(r"^\s*(?:- )?\d\b.*$", re.MULTILINE)
 # Rewordings of the frame that leave criterion and scale alone; each must leave a judge of the criterion unmoved.
 PARAPHRASES: dict[str, tuple[tuple[str, str], ...]] = {
     "polite": (("Rate ", "Please rate "), ("Answer with one number", "Please answer with one number")),
-    "verb": (("Rate ", "Assess "), ("Scale:", "Levels:"), ("Criterion:", "What to look at:")),
+    "verb": (("Rate ", "Assess "), ("Criterion:", "What to look at:")),
     "comma": ((" . ", " , "),),
     "frame": (
         ("Use the criterion and the scale below, and nothing else.", "Only the criterion and scale below count."),
