@@ -50,7 +50,7 @@ def _bars(axis: Any, table: Mapping[str, Mapping[str, Accuracy]], title: str) ->
     axis.set_xticks(range(len(tasks)), [TASKS.get(task, "average") for task in tasks])
     axis.set_ylabel("accuracy (%)")
     axis.set_title(f"{title}; dashed: chance")
-    axis.legend(fontsize=7, ncols=2)
+    axis.legend(fontsize=7, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.08), frameon=False)
 
 
 def _taus(axis: Any, criteria: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
