@@ -125,6 +125,7 @@ def overhead(folder: Path, items: int) -> None:
         rows = [distinct(row) for row in rows]  # equal candidates are judged once: that would flatter the job
         count = sum(len(row["candidates"]) for row in rows)
         source = brute_force.write_rows(folder / f"{kind}.jsonl", rows)
+        beside_score(source, folder, reward)
         pairs = alternating(
             partial(bare, build_reward(reward), folder, rows),
             lambda n, source=source, name=kind, reward=reward: local_job(source, folder / f"{name}{n}", reward),
@@ -137,6 +138,36 @@ def overhead(folder: Path, items: int) -> None:
             f"(from {shares[0]:+.1f}% to {shares[-1]:+.1f}%)",
             flush=True,
         )
+
+
+def beside_score(source: Path, folder: Path, reward: RewardSettings) -> None:
+    """CPU time of a job outside `reward.score` over the time inside it, measured in the same job."""
+    from rewards.harmonic.reward import HarmonicEval
+    from rewards.tifa.reward import TIFA
+
+    judged = TIFA if reward.kind == "tifa" else HarmonicEval
+    plain, spent, shares = judged.score, 0.0, []
+
+    def timed(self, *arguments, **keywords):
+        nonlocal spent
+        start = time.process_time()
+        try:
+            return plain(self, *arguments, **keywords)
+        finally:
+            spent += time.process_time() - start
+
+    judged.score = timed
+    for repeat in range(REPEATS + 1):
+        spent, start = 0.0, time.process_time()
+        local_job(source, folder / f"beside_{reward.kind}{repeat}", reward)
+        shares.append(100 * ((time.process_time() - start) / spent - 1))
+    judged.score = plain
+    found = sorted(shares[1:])  # the first warms up
+    print(
+        f"{reward.kind:8s} {REPEATS} jobs: outside reward.score {statistics.median(found):.1f}% of the time inside "
+        f"(from {found[0]:.1f}% to {found[-1]:.1f}%)",
+        flush=True,
+    )
 
 
 def alternating(first, second) -> list[tuple[float, float]]:
