@@ -9,6 +9,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples on every run; HYPOTHESIS_PROFILE=default draws new ones.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 TIFA_DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "tifa"
 

@@ -11,6 +11,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass
 class Branch:
@@ -55,49 +58,79 @@ def plan(sequences: Sequence[Sequence[int]], reserve: Sequence[int], levels: int
         for here, there in itertools.pairwise(order)
     ]
     root = min([*shared, *limits])
-    _, branches = _cheapest(order, shared, limits, root) if levels > 1 else (0, None)
-    if branches is None:
-        branches = [Branch(root, root, [index]) for index in order]
-    return Plan(root, branches)
+    if levels == 1:
+        return Plan(root, [Branch(root, root, [index]) for index in order])
+    return Plan(root, _cheapest(order, shared, root))
 
 
-def _cheapest(order: list[int], shared: list[int], limits: list[int], root: int) -> tuple[int, list[Branch]]:
-    """Tokens saved over leaves alone, and the branches that save them, among the sequences in `order`.
+def _cheapest(order: list[int], shared: list[int], root: int) -> list[Branch]:
+    """The branches that save most over leaves alone.
 
-    Sequences that share `depth` tokens are parted where neighbours share no more than that; each part keeps its own
-    branches or joins a branch of that depth, whichever saves more.
+    Sequences that share `depth` tokens are parted where neighbours share no more than that, which gives a tree of
+    possible branches. A branch costs its tokens once and saves them for each of its members, and a member belongs to
+    the deepest branch above it. So a part's savings depend on the rest of the tree only by which branch above is the
+    nearest: they are computed for each of those, from the leaves up, and the branches then chosen from the top down.
     """
-    # Iterative: a recursion would be as deep as the longest chain of nested prefixes.
-    pending: list[tuple[int, int, bool]] = [(0, len(order), False)]
-    best: dict[tuple[int, int], tuple[int, list[Branch]]] = {}
+    parts = _parts(order, shared, root)
+    gains: dict[tuple[int, int], NDArray[np.int64]] = {}  # of a part, by the nearest branch above it; 0 for none
+    chosen: dict[tuple[int, int], NDArray[np.bool_]] = {}  # whether the part is a branch then
+    for span in reversed(parts):
+        part = parts[span]
+        if not part.children:
+            gains[span] = np.array(part.above, dtype=np.int64)
+            continue
+        below = np.sum([gains.pop(child) for child in part.children], axis=0)
+        alone, branched = below[:-1], below[-1] - part.depth
+        gains[span], chosen[span] = np.maximum(alone, branched), branched > alone
+
+    branches: list[Branch] = []
+    pending: list[tuple[tuple[int, int], int, Branch | None]] = [((0, len(order)), 0, None)]
     while pending:
-        first, last, children_done = pending.pop()
+        span, nearest, branch = pending.pop()
+        part = parts[span]
+        if not part.children:
+            if branch is None:
+                branches.append(Branch(root, root, [order[span[0]]]))
+            else:
+                branch.members.append(order[span[0]])
+            continue
+        if chosen[span][nearest]:
+            nearest, branch = len(part.above), Branch(root, root + part.depth)
+            branches.append(branch)
+        pending.extend((child, nearest, branch) for child in reversed(part.children))
+    return branches
+
+
+@dataclass
+class _Part:
+    """Neighbours `[first, last)` in sorted order that share `depth` tokens after the root.
+
+    Attributes:
+        above: Depths of the parts around this one, outermost first, after a 0 that stands for no branch at all.
+        children: The parts that it is made of; none for a single sequence.
+    """
+
+    depth: int
+    above: list[int]
+    children: list[tuple[int, int]] = field(default_factory=list)
+
+
+def _parts(order: list[int], shared: list[int], root: int) -> dict[tuple[int, int], _Part]:
+    """All parts by their span, each before those that it is made of."""
+    parts: dict[tuple[int, int], _Part] = {}
+    # Iterative: a recursion would be as deep as the longest chain of nested prefixes.
+    pending: list[tuple[int, int, list[int]]] = [(0, len(order), [0])]
+    while pending:
+        first, last, above = pending.pop()
         if last - first == 1:
-            best[first, last] = (0, [Branch(root, root, [order[first]])])
+            parts[first, last] = _Part(0, above)
             continue
         depth = min(shared[first : last - 1])
         cuts = [at + 1 for at in range(first, last - 1) if shared[at] == depth]
-        parts = list(zip([first, *cuts], [*cuts, last]))
-        if not children_done:
-            pending.append((first, last, True))
-            pending.extend((start, stop, False) for start, stop in parts)
-            continue
-        best[first, last] = _join(parts, [best.pop(part) for part in parts], order, root, depth)
-    return best[0, len(order)]
-
-
-def _join(
-    parts: list[tuple[int, int]], own: list[tuple[int, list[Branch]]], order: list[int], root: int, depth: int
-) -> tuple[int, list[Branch]]:
-    """A branch of `depth` tokens saves `(n - 1) * (depth - root)` for n sequences: all but one computation of it."""
-    joining = [(last - first) * (depth - root) > saved for (first, last), (saved, _) in zip(parts, own)]
-    joined = [order[at] for (first, last), joins in zip(parts, joining) if joins for at in range(first, last)]
-    apart = [entry for entry, joins in zip(own, joining) if not joins]
-    saved_apart = sum(saved for saved, _ in own)
-    saved_joined = (len(joined) - 1) * (depth - root) + sum(saved for saved, _ in apart)
-    if joined and saved_joined > saved_apart:
-        return saved_joined, [Branch(root, depth, joined), *(branch for _, branches in apart for branch in branches)]
-    return saved_apart, [branch for _, branches in own for branch in branches]
+        children = list(zip([first, *cuts], [*cuts, last]))
+        parts[first, last] = _Part(depth - root, above, children)
+        pending.extend((start, stop, [*above, depth - root]) for start, stop in children)
+    return parts
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:

@@ -1,7 +1,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rewards.judges.prefix_tree import Branch, Plan, plan
@@ -47,6 +47,7 @@ def deepest(sequences, members):
 
 
 @given(sequences_strategy)
+@example([(0,), (1,), (0, 0), (0, 0, 0, 0), (0, 0, 0, 0, 0)])  # one leaves its neighbours for a branch further up
 @settings(max_examples=60, deadline=None)
 def test_no_other_two_level_plan_is_cheaper(sequences):
     sequences = [(*sequence, 100 + at) for at, sequence in enumerate(sequences)]  # prompts end in ways of their own
@@ -87,3 +88,9 @@ def test_one_sequence_keeps_its_reserve(levels):
 def test_a_thousand_sequences_are_planned_quickly():
     sequences = [[5] * 600 + [at % 10] * 20 + [at] * 3 for at in range(1000)]
     assert plan(sequences, [1] * 1000).root == 600
+
+
+def test_a_thousand_nested_prefixes_are_planned_quickly():
+    sequences = [[0] * length + [1] for length in range(1000)]
+    tree = plan(sequences, [1] * 1000)
+    assert sorted(member for branch in tree.branches for member in branch.members) == list(range(1000))
