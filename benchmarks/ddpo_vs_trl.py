@@ -63,6 +63,7 @@ def _compare(peer: str, rounds: int, epochs: int) -> None:
         ("training", "training, CPU ms a picture"),
         ("wall", "all, wall ms a picture"),
         ("peak", "peak memory above start, MB"),
+        ("process", "peak memory of the process, MB"),
         ("first", "reward of the first epoch"),
         ("last", "reward of the last epoch"),
     ):
@@ -109,12 +110,14 @@ def _worker(name: str, weights: Path, seed: int, epochs: int) -> dict[str, Any]:
     start_memory, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
     trainer()
     wall = time.perf_counter() - start
+    peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     pictures, epoch = epochs * BATCHES * BATCH, BATCHES * BATCH
     return {
         "sampling": 1000 * clock["sampling"] / pictures,
         "training": 1000 * clock["training"] / pictures,
         "wall": 1000 * wall / pictures,
-        "peak": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start_memory) / 1024,
+        "peak": (peak_memory - start_memory) / 1024,
+        "process": peak_memory / 1024,
         "first": sum(rewards[:epoch]) / epoch,
         "last": sum(rewards[-epoch:]) / epoch,
     }
