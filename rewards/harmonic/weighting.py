@@ -146,7 +146,10 @@ def _weights(deviation: Tensor, gamma: float) -> Tensor:
     smallest = deviation.min(-1, keepdim=True).values
     # log(sigma / smallest) is 0 for the most certain criteria and infinite for the others if those have sigma = 0;
     # writing both out avoids 0/0, and inf * 0 when gamma is so small that the exponent itself overflows.
-    distance = torch.where(smallest > 0, deviation.log() - smallest.log(), torch.inf)
+    excess = (deviation - smallest) / smallest
+    # Of nearly equal deviations the logarithms may be equal, and inf * 0 would be NaN: log1p tells them apart.
+    ratio = torch.where(excess < 1, excess.log1p(), deviation.log() - smallest.log())
+    distance = torch.where(smallest > 0, ratio, torch.inf)
     logits = torch.where(deviation == smallest, 0.0, -exponent * distance)
     return logits.softmax(-1)
 

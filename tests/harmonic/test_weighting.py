@@ -81,6 +81,9 @@ def test_raw_probabilities_follow_the_paper_without_renormalising():
         ([1e-30, 1e30], 0.5, [1, 0]),
         ([1e-300, 1e300], 0.75, [1, 0]),
         ([1e-300, 1e-300], 0.1, [0.5, 0.5]),
+        ([1e-300, 1e-300 * (1 + 2e-16)], 0.0, [1, 0]),  # their logarithms are equal
+        ([0.5 + 1e-16, 0.5], 0.0, [0, 1]),
+        ([5e-324, 5e-324, 1e-323], 0.0, [0.5, 0.5, 0]),
     ],
 )
 def test_limits(deviations, gamma, weights):
