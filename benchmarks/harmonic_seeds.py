@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+from scipy.stats import t as student
 
 from rewards.errors import exit_cleanly
 from rewards.harmonic.reward import HarmonicEval
@@ -82,7 +83,9 @@ def main() -> None:
         for name, row in baselines(256).items():
             print(f"{name:<36}{row['judge']:>8.3f}{row['truth']:>8.3f}", flush=True)
         print(
-            f"\n{'gain':<14}{'':<7}" + "".join(f"{f'seed {s}':>25}" for s in arguments.seeds) + f"{'mean':>9}{'sd':>7}"
+            f"\n{'gain':<14}{'':<7}"
+            + "".join(f"{f'seed {s}':>25}" for s in arguments.seeds)
+            + f"{'mean and 95% interval':>24}"
         )
         for algorithm in arguments.algorithms:
             runs = [
@@ -93,8 +96,9 @@ def main() -> None:
                 rows = [run["gains"][name]["overall"] for run in runs]
                 cells = "".join(f"{row['gain']:>+9.3f} [{row['low']:+.2f}, {row['high']:+.2f}]" for row in rows)
                 gains = [row["gain"] for row in rows]
-                spread = f"{np.std(gains, ddof=1):>7.3f}" if len(gains) > 1 else f"{'-':>7}"
-                print(f"{algorithm:<14}{title:<7}{cells}{np.mean(gains):>+9.3f}{spread}", flush=True)
+                error = np.std(gains, ddof=1) / math.sqrt(len(gains)) if len(gains) > 1 else math.nan
+                half = student.ppf(0.975, max(1, len(gains) - 1)) * error
+                print(f"{algorithm:<14}{title:<7}{cells}{np.mean(gains):>+15.3f} ± {half:.3f}", flush=True)
 
 
 if __name__ == "__main__":
