@@ -33,13 +33,13 @@ def main() -> None:
     parser.add_argument("--peer", help="python of the environment with trl 0.22.2")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each trainer")
     parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--worker", choices=["ours", "trl", "unet"], help=argparse.SUPPRESS)
+    parser.add_argument("--worker", choices=["ours", "trl"], help=argparse.SUPPRESS)
     parser.add_argument("--weights", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        work = _unet if arguments.worker == "unet" else _worker
-        print("RESULT " + json.dumps(work(arguments.worker, Path(arguments.weights), arguments.seed, arguments.epochs)))
+        result = _worker(arguments.worker, Path(arguments.weights), arguments.seed, arguments.epochs)
+        print("RESULT " + json.dumps(result))
     elif arguments.peer:
         _compare(arguments.peer, arguments.rounds, arguments.epochs)
     else:
@@ -54,17 +54,14 @@ def _compare(peer: str, rounds: int, epochs: int) -> None:
         for seed in range(rounds):
             for name in ("ours", "trl") if seed % 2 == 0 else ("trl", "ours"):
                 python = sys.executable if name == "ours" else peer
-                limit = _run(python, "unet", weights, seed, epochs)
-                results[name].append(_run(python, name, weights, seed, epochs) | limit)
+                results[name].append(_run(python, name, weights, seed, epochs))
                 print(name, json.dumps(results[name][-1]), flush=True)
     print(f"\n{'':32}{'ours':>12}{'TRL 0.22.2':>12}")
     for key, title in (
         ("sampling", "sampling, CPU ms a picture"),
         ("training", "training, CPU ms a picture"),
-        ("unet", "  its UNet alone"),
         ("wall", "all, wall ms a picture"),
         ("peak", "peak memory above start, MB"),
-        ("unet_peak", "  its UNet alone"),
         ("process", "peak memory of the process, MB"),
         ("first", "reward of the first epoch"),
         ("last", "reward of the last epoch"),
@@ -123,25 +120,6 @@ def _worker(name: str, weights: Path, seed: int, epochs: int) -> dict[str, Any]:
         "first": sum(rewards[:epoch]) / epoch,
         "last": sum(rewards[-epoch:]) / epoch,
     }
-
-
-def _unet(name: str, weights: Path, seed: int, epochs: int) -> dict[str, float]:
-    """The limit: forward and backward passes of an epoch's training batches, in this environment, and nothing else."""
-    import torch
-    from peft import LoraConfig
-
-    torch.set_num_threads(1)
-    torch.manual_seed(seed)
-    unet = _pipeline(weights).unet.requires_grad_(False)
-    unet.add_adapter(LoraConfig(r=4, lora_alpha=4, target_modules=["to_k", "to_q", "to_v", "to_out.0"]))
-    embeds = torch.randn(2 * TRAIN_BATCH, 12, 32)
-    start_memory, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    for _ in range(BATCHES * BATCH * STEPS // TRAIN_BATCH):
-        noise, steps = torch.randn(2 * TRAIN_BATCH, 4, 8, 8), torch.randint(0, 1000, (2 * TRAIN_BATCH,))
-        unet(noise, steps, encoder_hidden_states=embeds).sample.pow(2).mean().backward()
-    spent = time.process_time() - start
-    peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"unet": 1000 * spent / (BATCHES * BATCH), "unet_peak": (peak_memory - start_memory) / 1024}
 
 
 def _timed(function: Any, clock: dict[str, float], name: str) -> Any:
