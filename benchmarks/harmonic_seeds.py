@@ -1,6 +1,6 @@
 """GRPO, RLOO and PPO on the shapes world from several seeds: does every run learn, by the judge and by the truth?
 
-    python benchmarks/harmonic_seeds.py --seeds 0 1 2 3 4            # about 2 minutes a run on one free core
+    python benchmarks/harmonic_seeds.py --seeds 0 1 2 3 4            # about 1 minute a run on one free core
     python benchmarks/harmonic_seeds.py --algorithms grpo --seeds 0 trainer.learning_rate=5e-4
 
 A finished run in the folder is not repeated. Held-out prompts and their noise are the same for all runs: the spread

@@ -1,6 +1,6 @@
 """Does every trainer learn from every seed? Both tables in one go: DDPO (soft and hard), then GRPO, RLOO and PPO.
 
-    python benchmarks/trainer_seeds.py --seeds 5          # about three hours of one core
+    python benchmarks/trainer_seeds.py --seeds 5          # about 80 minutes of one free core
 
 Finished runs are not repeated: started again, it goes on, and what `ddpo_seeds.py` and `harmonic_seeds.py` have run
 already is taken from their folders.
