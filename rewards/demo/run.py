@@ -19,7 +19,7 @@ from rewards.trainers.metrics import write_whole
 from rewards.trainers.report import Table, write_report
 
 _HERE = Path(__file__).parent
-_INDENT = "\u2003"  # an em space: kept by terminals and by the page
+_INDENT = " "  # marks a part of the row above
 _HEADER = ("", "before", "after", "gain", "95% interval")
 
 

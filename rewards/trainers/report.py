@@ -45,7 +45,7 @@ class Table:
     Attributes:
         title: Heading.
         header: Column names.
-        rows: Cells, texts; the first column names the row.
+        rows: Cells, texts; the first column names the row. A name that begins with a blank is a part of the one above.
         note: A sentence below the heading.
     """
 
@@ -286,7 +286,8 @@ def _table(table: Table) -> str:
     rows = ""
     for name, *cells in table.rows:
         values = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        rows += f'<tr><td class="name">{escape(name)}</td>{values}</tr>'
+        kind = "sub" if name[:1].isspace() else "name"
+        rows += f'<tr><td class="{kind}">{escape(name.strip())}</td>{values}</tr>'
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     return f'<h2>{escape(table.title)}</h2>{note}<div class="table"><table><tr>{header}</tr>{rows}</table></div>'
 
