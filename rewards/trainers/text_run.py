@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from transformers import PrinterCallback, ProgressCallback, TrainerState, set_seed
@@ -22,21 +22,8 @@ from rewards.trainers.paired_gain import paired_gain
 from rewards.trainers.run_folder import prepare_folder
 from rewards.trainers.text_card import CardFacts, check_same_reward, failure_rate, write_model_card
 from rewards.trainers.text_evaluation import TextEvaluationLog
-from rewards.trainers.text_settings import DataSettings, EvaluationSettings, PolicySettings, RewardSettings
+from rewards.trainers.text_settings import TextRunConfig
 from rewards.trainers.text_setup import checkpoint_of, load_policy, load_prompts, make_held_out, make_rewards
-
-
-class RunConfig(Protocol):
-    """What every text trainer's settings hold."""
-
-    policy: PolicySettings
-    data: DataSettings
-    reward: RewardSettings
-    evaluation: EvaluationSettings
-    output_dir: str
-    seed: int
-    resume: bool
-    overwrite: bool
 
 
 @dataclass
@@ -120,7 +107,7 @@ def _quiet_about_old_names() -> Iterator[None]:
 
 
 @_quiet_about_old_names()
-def run_text_trainer(config: RunConfig, run: TextRun) -> dict[str, Any]:
+def run_text_trainer(config: TextRunConfig, run: TextRun) -> dict[str, Any]:
     """Build everything, train, and write the run folder.
 
     Returns:

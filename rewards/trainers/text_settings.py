@@ -166,16 +166,15 @@ class EvaluationSettings:
 
 
 @dataclass
-class GRPORunConfig:
-    """Settings of a run; YAML mirrors them.
+class TextRunConfig:
+    """Settings that the runs of all text trainers share; YAML mirrors them.
 
     Args:
         policy: the model that is trained.
         data: where prompts come from.
         reward: what is trained on.
         evaluation: how held-out prompts are judged.
-        trainer: any arguments of `trl.GRPOConfig` (or `RLOOConfig`).
-        algorithm: `grpo` or `rloo`.
+        trainer: any arguments of the trainer's own config.
         output_dir: the run folder.
         seed: of training.
         resume: continue the run in `output_dir` from its newest whole checkpoint.
@@ -187,38 +186,29 @@ class GRPORunConfig:
     reward: RewardSettings
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     trainer: dict[str, Any] = field(default_factory=dict)
-    algorithm: Literal["grpo", "rloo"] = "grpo"
-    output_dir: str = "runs/grpo"
+    output_dir: str = "runs/text"
     seed: int = 0
     resume: bool = False
     overwrite: bool = False
 
 
 @dataclass
-class PPORunConfig:
-    """Settings of a run; YAML mirrors them.
+class GRPORunConfig(TextRunConfig):
+    """Settings of a GRPO or RLOO run; `trainer` takes any arguments of `trl.GRPOConfig` (or `RLOOConfig`).
 
     Args:
-        policy: the model that is trained.
-        data: where prompts come from.
-        reward: what is trained on.
-        evaluation: how held-out prompts are judged.
-        trainer: any arguments of :class:`~rewards.trainers.ppo.PPOConfig`.
-        output_dir: the run folder.
-        seed: of training.
-        resume: continue the run in `output_dir` from its newest whole checkpoint.
-        overwrite: replace the run in `output_dir`.
+        algorithm: `grpo` or `rloo`.
     """
 
-    policy: PolicySettings
-    data: DataSettings
-    reward: RewardSettings
-    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
-    trainer: dict[str, Any] = field(default_factory=dict)
+    output_dir: str = "runs/grpo"
+    algorithm: Literal["grpo", "rloo"] = "grpo"
+
+
+@dataclass
+class PPORunConfig(TextRunConfig):
+    """Settings of a PPO run; `trainer` takes any arguments of :class:`~rewards.trainers.ppo.PPOConfig`."""
+
     output_dir: str = "runs/ppo"
-    seed: int = 0
-    resume: bool = False
-    overwrite: bool = False
 
 
 def _check_finite(name: str, value: float) -> None:
