@@ -8,7 +8,7 @@ left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 
 import numpy as np
@@ -30,6 +30,45 @@ def faithfulness(scores: Sequence[float]) -> float:
         0.75
     """
     return fmean(scores) if scores else math.nan
+
+
+def geometric_mean(scores: Sequence[float]) -> float:
+    """Soft-TIFA's prompt-level score, exp(mean_i log p_i) (GenEval 2, arXiv 2512.16853): one doubt lowers all.
+
+    Args:
+        scores: One value in [0, 1] a question, NaN where the judge could not answer.
+
+    Returns:
+        A value in [0, 1], 0 where a score is 0; on hard answers therefore the same as :func:`all_right`. NaN when a
+        question could not be answered or there is none.
+
+    Example:
+        >>> geometric_mean([0.5, 0.125])
+        0.25
+    """
+    if not scores or any(math.isnan(score) for score in scores):
+        return math.nan
+    return math.exp(fmean(map(math.log, scores))) if min(scores) > 0 else 0.0
+
+
+def all_right(scores: Sequence[float]) -> float:
+    """1 where every question is right (a probability above one half), else 0; NaN as for :func:`faithfulness`.
+
+    Example:
+        >>> all_right([1, 0.9]), all_right([1, 0.4])
+        (1.0, 0.0)
+    """
+    if not scores or any(math.isnan(score) for score in scores):
+        return math.nan
+    return float(min(scores) > 0.5)
+
+
+# From the questions of one picture to one number.
+AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
+    "arithmetic": faithfulness,
+    "geometric": geometric_mean,
+    "all": all_right,
+}
 
 
 def macro_mean(prompt_scores: Mapping[str | int, Sequence[float]]) -> float:

@@ -2,9 +2,20 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.stats
 
-from rewards.tifa.scoring import accuracy_by_type, faithfulness, macro_deviation, macro_mean, pooled_accuracy
+from rewards.tifa.scoring import (
+    AGGREGATES,
+    accuracy_by_type,
+    all_right,
+    faithfulness,
+    geometric_mean,
+    macro_deviation,
+    macro_mean,
+    pooled_accuracy,
+)
 
 NAN = math.nan
 
@@ -40,3 +51,17 @@ def test_macro_and_pooled_of_the_official_result(tifa_data: Path) -> None:
     assert pooled_accuracy([row["scores"] for row in rows]) == (pytest.approx(16 / 19), 19)
     by_type = accuracy_by_type((row["element_type"], row["scores"]) for row in rows)
     assert {name: mean for name, (mean, _) in by_type.items()} == pytest.approx(result["accuracy_by_type"])
+
+
+def test_geometric_mean_is_scipys_and_on_hard_answers_all_right() -> None:
+    scores = np.random.default_rng(0).uniform(0.01, 1, 9).tolist()
+    assert geometric_mean(scores) == pytest.approx(scipy.stats.gmean(scores))
+    for bits in ([1, 1, 1], [1, 0, 1], [0, 0, 0]):
+        assert geometric_mean(bits) == all_right(bits) == float(all(bits))
+    assert all_right([0.51, 1.0]) == 1.0 and all_right([0.5, 1.0]) == 0.0
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_no_question_and_an_unanswered_question_are_undefined(name: str) -> None:
+    assert math.isnan(AGGREGATES[name]([]))
+    assert math.isnan(AGGREGATES[name]([1.0, math.nan]))
