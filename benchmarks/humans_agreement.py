@@ -47,7 +47,7 @@ def run(case: str, pairs: int) -> None:
             result = json.loads(output)["metrics"]["metric"]
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     else:
-        from rewards.humans.agreement import agreement
+        from rewards.humans.statistics.agreement import agreement
 
         result = agreement(metric, human, groups).as_dict()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,8 +1,11 @@
 """Agreement with people: does a reward agree with human judgments, and what is each part of it worth?
 
-- agreement.py: `agreement`, `difference`: named statistics with clustered intervals
-- statistics.py, pair_counts.py, resampling.py: tau-a, -b, -c and pairwise accuracy; counting pairs; the bootstrap
+- statistics/: named statistics (three taus are three numbers), clustered bootstrap, the test of a difference
+- metrics/: what is compared with people: HarmonicEval, one overall prompt, FLEUR, CLIPScore, BLEU to CIDEr
 - tifa_study.py: TIFA's human study (TIFA table 2)
-- mmhe.py, candidate_scores.py, best_of_three.py: MMHE's records, a metric's scores, HarmonicEval's tables 2, 3, 5, 6
+- mmhe/: MMHE's instances and HarmonicEval's tables 2, 3, 5, 6
 - captions/: Flickr8k-EX and -CF, Composite, PASCAL-50S, FOIL (HarmonicEval tables 8, 9)
+- shapes_study/: the same tables without humans, from the shapes world's truth
+- probe.py, explanations.py: is a judge as certain as it is right; why did a text get its ratings
+- columns.py, tables.py: columns of a user's file in, plain-text tables out
 """

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rewards.humans.agreement import Estimate, agreement, finite_or_none
 from rewards.humans.metrics.base import TextItem
+from rewards.humans.statistics.agreement import Estimate, agreement, finite_or_none
 from rewards.humans.tables import text_table, with_interval
 
 Array = NDArray[Any]

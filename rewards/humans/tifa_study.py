@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rewards.errors import InputError
-from rewards.humans.agreement import Agreement, agreement, finite_or_none
+from rewards.humans.statistics.agreement import Agreement, agreement, finite_or_none
 
 # In the order of the paper's table 2; keys are those of the official file.
 METRICS = {

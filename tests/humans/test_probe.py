@@ -16,8 +16,7 @@ from rewards.humans.metrics.base import TextItem
 from rewards.humans.probe import calibration_error, error_by_sigma, probe_judge, reversed_scale
 from rewards.judges.base import Judge, Ratings
 from tests import tiny_models
-
-from .mmhe_files import record, write
+from tests.humans.mmhe.mmhe_files import record, write
 
 CRITERIA = ("correctness", "completeness", "clarity", "fluency", "conciseness")
 

@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from rewards.cli.humans import app
-from rewards.humans.mmhe import CRITERIA, TASKS
+from rewards.humans.mmhe.records import CRITERIA, TASKS
 from rewards.humans.shapes_study.answers import answer_truth
 from rewards.humans.shapes_study.documents import document_truth, flawed_reading, sample_document
 from rewards.humans.shapes_study.instances import MARGIN, overall_truth, study_instances

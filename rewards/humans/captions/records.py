@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import InputError
-from rewards.humans.agreement import Agreement, Estimate, agreement, percentile_interval
-from rewards.humans.resampling import multiplicities
+from rewards.humans.statistics.agreement import Agreement, Estimate, agreement, percentile_interval
+from rewards.humans.statistics.resampling import multiplicities
 
 
 @dataclass(frozen=True)

@@ -5,4 +5,5 @@
 - overall_judge.py: one prompt for all criteria ("without criterion-wise scoring"), and FLEUR's digit smoothing
 - clip_score.py: reference-free CLIPScore
 - references.py: BLEU, ROUGE-L, METEOR, CIDEr, BERTScore through their libraries (extra `humans`)
+- battery.py: all of them that can be run with what a user has
 """

@@ -6,17 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from rewards.errors import InputError
 from rewards.harmonic.reward import HarmonicEval
-from rewards.humans.best_of_three import CandidateScores
 from rewards.humans.metrics.base import MetricScores, TextItem
 from rewards.humans.metrics.harmonic import GAMMAS, harmonic_scores
 from rewards.humans.metrics.overall_judge import DigitSmoothing, OverallJudge, short_overall_prompt
 from rewards.humans.metrics.references import reference_metrics
-from rewards.humans.mmhe import CRITERIA, TASKS, Instance
-from rewards.humans.texts import text_items
 from rewards.judges.base import UnsupportedAbility
 
 DEFAULT_GAMMA = 0.75
@@ -52,16 +47,6 @@ class Battery:
         if self.clip is not None:
             scores["CLIP-S"] = self.clip(items)
         return scores | (self._judged(task, items) if self.judge is not None else {})
-
-    def score_instances(self, instances: Sequence[Instance]) -> dict[str, CandidateScores]:
-        """Scores of all candidates of N instances by every metric that applies to all of their tasks."""
-        by_metric: dict[str, list[tuple[list[int], MetricScores]]] = {}
-        tasks = [task for task in TASKS if any(instance.task == task for instance in instances)]
-        for task in tasks:
-            rows = [n for n, instance in enumerate(instances) if instance.task == task]
-            for name, scores in self.score(task, text_items([instances[n] for n in rows])).items():
-                by_metric.setdefault(name, []).append((rows, scores))
-        return {name: _joined(parts, len(instances)) for name, parts in by_metric.items() if len(parts) == len(tasks)}
 
     def _references(self, items: Sequence[TextItem]) -> dict[str, MetricScores]:
         if not all(item.references for item in items):
@@ -99,15 +84,3 @@ class Battery:
     def _note(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
-
-
-def _joined(parts: Sequence[tuple[list[int], MetricScores]], count: int) -> CandidateScores:
-    """Scores of candidates in their instances' places."""
-    overall = np.full((count, 3), np.nan)
-    criteria = np.full((count, 3, len(CRITERIA)), np.nan)
-    with_criteria = all(scores.criteria is not None for _, scores in parts)
-    for rows, scores in parts:
-        overall[rows] = scores.overall.reshape(-1, 3)
-        if scores.criteria is not None:
-            criteria[rows] = scores.criteria.reshape(-1, 3, len(CRITERIA))
-    return CandidateScores(overall, criteria if with_criteria else None)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from rewards.humans.mmhe import CRITERIA, Candidate, Instance
+from rewards.humans.mmhe.records import CRITERIA, Candidate, Instance
 from rewards.humans.shapes_study.answers import answer_truth
 from rewards.humans.shapes_study.documents import document_truth, draw_document, flawed_reading, sample_document
 from rewards.shapes.build.corruption import flawed_caption

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from rewards.humans.best_of_three import SHORT_CRITERIA, Accuracy
-from rewards.humans.mmhe import CRITERIA, TASKS
-
-if TYPE_CHECKING:
-    from rewards.humans.shapes_study.study import Study
+from rewards.humans.mmhe.best_of_three import SHORT_CRITERIA, Accuracy
+from rewards.humans.mmhe.records import CRITERIA, TASKS
+from rewards.humans.shapes_study.results import Study
 
 
 def plot_study(study: Study, folder: Path) -> None:

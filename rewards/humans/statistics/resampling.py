@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rewards.humans import statistics
-from rewards.humans.pair_counts import PairCounts, cluster_matrices, dense_ranks, pairs_per_item
+from rewards.humans.statistics import named as statistics
+from rewards.humans.statistics.pair_counts import PairCounts, cluster_matrices, dense_ranks, pairs_per_item
 
 Array = NDArray[Any]
 
@@ -49,7 +49,7 @@ def resample(
     ties: statistics.TieRule = "half",
     exact: bool | None = None,
 ) -> Resampled:
-    """Evaluate every statistic of :mod:`rewards.humans.agreement` in bootstrap resamples of whole clusters.
+    """Evaluate every statistic of :mod:`rewards.humans.statistics.agreement` in bootstrap resamples of whole clusters.
 
     Args:
         metric, human: (n,) finite float64.

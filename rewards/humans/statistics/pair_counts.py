@@ -99,7 +99,7 @@ def cluster_matrices(metric: Array, human: Array, clusters: Array) -> PairCounts
     """Pair counts between clusters: field[g, h] sums over item i of cluster g and item j of cluster h.
 
     For multiplicities w of the clusters, the counts in the resampled data are the quadratic forms
-    (w^T M w - w^T diag) / 2 that :func:`rewards.humans.resampling.resample` takes.
+    (w^T M w - w^T diag) / 2 that :func:`rewards.humans.statistics.resampling.resample` takes.
 
     Args:
         metric, human: (n,) finite numbers.

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rewards.humans import statistics
-from rewards.humans.pair_counts import count_pairs
-from rewards.humans.resampling import multiplicities, resample
+from rewards.humans.statistics import named as statistics
+from rewards.humans.statistics.pair_counts import count_pairs
+from rewards.humans.statistics.resampling import multiplicities, resample
 
 NAMES = ("pearson", "spearman", "kendall_tau_a", "kendall_tau_b", "kendall_tau_c", "pairwise_accuracy")
 

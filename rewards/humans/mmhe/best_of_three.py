@@ -18,25 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import InputError
-from rewards.humans.agreement import Agreement, Estimate, agreement, finite_or_none, no_agreement, percentile_interval
-from rewards.humans.mmhe import CRITERIA, TASKS, Instance
+from rewards.humans.mmhe.records import CRITERIA, TASKS, Instance
+from rewards.humans.mmhe.scores import CandidateScores
+from rewards.humans.statistics.agreement import (
+    Agreement,
+    Estimate,
+    agreement,
+    finite_or_none,
+    no_agreement,
+    percentile_interval,
+)
 from rewards.humans.tables import percent, text_table
 
 Unit = Literal["pairs", "best"]
 TieRule = Literal["half", "wrong", "drop"]
 TIE_EFFECT_RULES: tuple[TieRule, ...] = ("half", "wrong", "drop")
 SHORT_CRITERIA = ("Crt", "Cmp", "Clr", "Flu", "Cnc")
-
-
-@dataclass(frozen=True)
-class CandidateScores:
-    """What a metric says: `overall` (N, 3) float64, and `criteria` (N, 3, 5) for a metric that scores criteria.
-
-    NaN marks a candidate on which the metric abstained.
-    """
-
-    overall: NDArray[Any]
-    criteria: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from rewards.errors import InputError
-from rewards.humans.pair_counts import PairCounts
+from rewards.humans.statistics.pair_counts import PairCounts
 
 TieRule = Literal["half", "wrong", "drop", "equal"]
 TIE_RULES: dict[str, str] = {
@@ -42,7 +42,7 @@ def kendall_tau_c(counts: PairCounts, n: Any, distinct: Any) -> Any:
     """Stuart's tau-c, 2 m (P - Q) / (n^2 (m - 1)); `distinct` is m, the smaller number of distinct values.
 
     Example:
-        >>> from rewards.humans.pair_counts import count_pairs
+        >>> from rewards.humans.statistics.pair_counts import count_pairs
         >>> x, y = np.array([1, 2, 2]), np.array([1, 3, 2])
         >>> round(float(kendall_tau_c(count_pairs(x, y), n=3, distinct=2)), 4)
         0.8889
@@ -57,7 +57,7 @@ def pairwise_accuracy(counts: PairCounts, ties: TieRule = "half") -> Any:
         InputError: unknown tie rule.
 
     Example:
-        >>> from rewards.humans.pair_counts import count_pairs
+        >>> from rewards.humans.statistics.pair_counts import count_pairs
         >>> counts = count_pairs(np.array([1, 2, 2]), np.array([1, 3, 2]))
         >>> [round(float(pairwise_accuracy(counts, ties)), 3) for ties in ("half", "wrong", "drop", "equal")]
         [0.833, 0.667, 1.0, 0.667]

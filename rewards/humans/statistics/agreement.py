@@ -16,9 +16,9 @@ import scipy.stats
 from numpy.typing import ArrayLike, NDArray
 
 from rewards.errors import InputError
-from rewards.humans import statistics
-from rewards.humans.pair_counts import count_pairs, dense_ranks
-from rewards.humans.resampling import resample
+from rewards.humans.statistics import named as statistics
+from rewards.humans.statistics.pair_counts import count_pairs, dense_ranks
+from rewards.humans.statistics.resampling import resample
 
 STATISTICS = (
     "pearson",
@@ -54,7 +54,7 @@ class Agreement:
         clusters: independent groups in the bootstrap.
         ties: the tie rule of the two pairwise accuracies.
         confidence, resamples, seed: of the intervals.
-        method: "exact" or "first-order" resampling, see :mod:`rewards.humans.resampling`.
+        method: "exact" or "first-order" resampling, see :mod:`rewards.humans.statistics.resampling`.
     """
 
     statistics: dict[str, Estimate]
@@ -110,7 +110,7 @@ def agreement(
         human: (n,) human scores, all finite.
         groups: (n,) labels of the clusters that are resampled as a whole (the pictures of one prompt); None: each item
             by itself.
-        ties: what a tie counts in pairwise accuracy, one of `rewards.humans.statistics.TIE_RULES`.
+        ties: what a tie counts in pairwise accuracy, one of `rewards.humans.statistics.named.TIE_RULES`.
         confidence: of the percentile intervals, in (0, 1).
         resamples: of the clustered bootstrap, at least 1.
         seed: of the bootstrap.

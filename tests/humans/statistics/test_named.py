@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewards.errors import InputError
-from rewards.humans import statistics
-from rewards.humans.agreement import agreement
-from rewards.humans.pair_counts import cluster_matrices, count_pairs, pairs_per_item
+from rewards.humans.statistics import named as statistics
+from rewards.humans.statistics.agreement import agreement
+from rewards.humans.statistics.pair_counts import cluster_matrices, count_pairs, pairs_per_item
 
 small = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=2, max_size=14)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rewards.errors import InputError
 from rewards.humans.metrics.base import TextItem
-from rewards.humans.mmhe import CRITERIA, Instance, read_mmhe
+from rewards.humans.mmhe.records import CRITERIA, Instance, read_mmhe
 
 
 def instances_for_probe(file: Path | None, task: str, count: int) -> list[Instance]:

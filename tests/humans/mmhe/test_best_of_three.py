@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from rewards.errors import InputError
-from rewards.humans.best_of_three import CandidateScores, accuracy_by_task, credit, criterion_agreement, report
-from rewards.humans.candidate_scores import read_scores
-from rewards.humans.mmhe import CRITERIA, read_mmhe
-
-from .mmhe_files import record, write
+from rewards.humans.mmhe.best_of_three import accuracy_by_task, credit, criterion_agreement, report
+from rewards.humans.mmhe.records import CRITERIA, read_mmhe
+from rewards.humans.mmhe.scores import CandidateScores, read_scores
+from tests.humans.mmhe.mmhe_files import record, write
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import copy
 import json
 
-from rewards.humans.mmhe import CRITERIA
+from rewards.humans.mmhe.records import CRITERIA
 
 
 def record(id_="a", task="captioning", best=0, levels=(5, 3, 1), **changes):

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rewards.errors import InputError
-from rewards.humans.best_of_three import CandidateScores
-from rewards.humans.mmhe import CANDIDATES, CRITERIA, Instance
+from rewards.humans.mmhe.records import CANDIDATES, CRITERIA, Instance
+
+
+@dataclass(frozen=True)
+class CandidateScores:
+    """What a metric says: `overall` (N, 3) float64, and `criteria` (N, 3, 5) for a metric that scores criteria.
+
+    NaN marks a candidate on which the metric abstained.
+    """
+
+    overall: NDArray[Any]
+    criteria: NDArray[Any] | None = None
 
 
 def read_scores(path: str | Path, instances: Sequence[Instance]) -> CandidateScores:

@@ -7,9 +7,8 @@ from typer.testing import CliRunner
 
 from rewards.cli.humans import app
 from rewards.errors import InputError
-from rewards.humans.mmhe import CRITERIA, paper_deviations, read_mmhe, records_from_ratings, validate_mmhe
-
-from .mmhe_files import record, write
+from rewards.humans.mmhe.records import CRITERIA, paper_deviations, read_mmhe, records_from_ratings, validate_mmhe
+from tests.humans.mmhe.mmhe_files import record, write
 
 
 def test_sound_file_is_read(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 from rewards.errors import InputError
-from rewards.humans.agreement import STATISTICS, agreement, difference
+from rewards.humans.statistics.agreement import STATISTICS, agreement, difference
 
 
 def data(n=200, noise=1.0, seed=0):

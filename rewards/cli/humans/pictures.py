@@ -1,0 +1,54 @@
+"""Studies of pictures: TIFA's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+from rewards.cli.humans.shared import SHORT, agreement_table
+
+
+def tifa(
+    file: Path = typer.Argument(..., help="TIFA's human_annotations_with_scores.json."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
+    resamples: int = typer.Option(2000, help="Bootstrap resamples, clustered by prompt."),
+    seed: int = typer.Option(0, help="Seed of the bootstrap."),
+) -> None:
+    """TIFA's human study: the paper's Table 2 with every statistic named, by generator and by source."""
+    from rewards.humans.tables import percent, text_table, with_interval
+    from rewards.humans.tifa_study import METRICS, PAPER_NOTE, read_tifa_study, study_report
+
+    items = read_tifa_study(file)
+    report = study_report(items, resamples=resamples, seed=seed)
+    if as_json:
+        typer.echo(json.dumps(report.as_dict(), indent=1))
+        return
+    typer.echo(f"{len(items)} pictures, {report.prompts} prompts; x 100, 95% intervals clustered by prompt.")
+    typer.echo(f"{PAPER_NOTE}\n")
+    typer.echo(agreement_table({METRICS.get(name, name): result for name, result in report.overall.items()}))
+    for title, tables in (("generator", report.by_generator), ("source", report.by_source)):
+        header = [f"Pearson / tau-b by {title}", *tables]
+        rows = [
+            [METRICS.get(name, name)]
+            + [
+                f"{percent(t[name]['pearson'].value, 1)} / {percent(t[name]['kendall_tau_b'].value, 1)}"
+                for t in tables.values()
+            ]
+            for name in report.overall
+        ]
+        typer.echo("\n" + text_table(header, rows))
+    if report.ceiling:
+        from rewards.humans.statistics.agreement import Estimate
+
+        between = report.ceiling["between_annotators"]["statistics"]
+        cells = ", ".join(
+            f"{SHORT[name]} {with_interval(Estimate(**between[name]))}"
+            for name in ("pearson", "spearman", "kendall_tau_b", "kendall_tau_c")
+        )
+        typer.echo(f"\nOne annotator against the other: {cells}")
+        typer.echo(
+            f"Reliability of the mean rating {report.ceiling['reliability_mean']:.3f}: "
+            f"a perfect metric reaches Pearson {percent(report.ceiling['ceiling_pearson'], 1)}."
+        )
