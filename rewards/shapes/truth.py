@@ -116,11 +116,21 @@ def relation_holds(reading: Reading, full: Description, facts: tuple[PhraseTruth
     return out
 
 
+def claims_of(reading: Reading, full: Description, facts: tuple[PhraseTruth, ...]) -> list[tuple[str, bool]]:
+    """(kind, whether it holds) of every claim: count, color and shape of each phrase, each relation and background."""
+    claims = [
+        (kind, bool(holds))
+        for fact in facts
+        for kind, holds in (("count", fact.count), ("color", fact.color), ("shape", fact.shape))
+        if holds is not None
+    ]
+    claims += [("relation", holds) for holds in relation_holds(reading, full, facts)]
+    return claims + [("background", name == full.background) for name in reading.backgrounds]
+
+
 def _correctness(reading: Reading, full: Description, facts: tuple[PhraseTruth, ...]) -> float:
-    claims = [c for f in facts for c in (f.count, f.color, f.shape) if c is not None]
-    claims += relation_holds(reading, full, facts)
-    claims += [name == full.background for name in reading.backgrounds]
-    return _scale(5 - 1.5 * claims.count(False)) if claims else 1.0
+    claims = claims_of(reading, full, facts)
+    return _scale(5 - 1.5 * sum(not holds for _, holds in claims)) if claims else 1.0
 
 
 def _completeness(reading: Reading, full: Description, facts: tuple[PhraseTruth, ...]) -> float:

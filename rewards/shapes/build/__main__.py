@@ -12,6 +12,7 @@ import torch
 from rewards.shapes.build.common import BuildConfig
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "weights"
+STAGES = ("_generated", "_unsure", "_false_details")  # second stages: they go on in the folder of the first
 PARTS: dict[str, dict[str, Any]] = {
     "vae": {"steps": 6000, "batch_size": 16, "learning_rate": 2e-3},
     "vqa_judge": {"steps": 4000, "batch_size": 32, "learning_rate": 1e-3},
@@ -20,6 +21,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "vqa_judge_generated": {"steps": 1000, "batch_size": 32, "learning_rate": 5e-4},
     "rater": {"steps": 6000, "batch_size": 16, "learning_rate": 1e-3},
     "captioner": {"steps": 4000, "batch_size": 32, "learning_rate": 1e-3},
+    "rater_false_details": {"steps": 2000, "batch_size": 12, "learning_rate": 5e-4},
 }
 
 
@@ -36,8 +38,11 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # the recorded logs are those of one thread
     settings = {k: getattr(arguments, k) or v for k, v in PARTS[arguments.part].items()}
+    folder = arguments.part
+    for stage in STAGES:
+        folder = folder.removesuffix(stage)
     config = BuildConfig(
-        out=arguments.out or arguments.weights / arguments.part.removesuffix("_generated").removesuffix("_unsure"),
+        out=arguments.out or arguments.weights / folder,
         seed=arguments.seed,
         weights=arguments.weights,
         **settings,

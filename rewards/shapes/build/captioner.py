@@ -25,7 +25,7 @@ from rewards.shapes.build.corruption import flawed_caption
 from rewards.shapes.build.pictures import PATCH, PATCH_COLORS, PATCH_SHAPES, PATCHES, patch_labels, train_scene
 from rewards.shapes.language import describe, vary
 from rewards.shapes.render import render_array
-from rewards.shapes.scenes import IMAGE_SIZE
+from rewards.shapes.scenes import IMAGE_SIZE, Scene
 from rewards.shapes.truth import CRITERIA, caption_truth
 from rewards.shapes.vocabulary import new_tokenizer
 
@@ -198,30 +198,38 @@ def build(config: BuildConfig) -> None:
 
 
 @torch.no_grad()
-def evaluate(model: Idefics3ForConditionalGeneration, examples: Examples, count: int) -> dict[str, float | str]:
-    """True ratings of sampled captions (temperature 1) on the test split, and one of them to read."""
-    rng = random.Random(779)
-    scenes = [train_scene(rng, "test") for _ in range(count)]
-    torch_state = torch.get_rng_state()
-    torch.manual_seed(0)
+def sample_captions(
+    model: Idefics3ForConditionalGeneration, examples: Examples, scenes: list[Scene], temperature: float, seed: int
+) -> list[str]:
+    """One sampled caption a scene; the global random state is left as it was."""
+    ids = torch.tensor([examples.prompt] * len(scenes))
+    was_training = model.training
     model.eval()
-    ids = torch.tensor([examples.prompt] * count)
-    out = model.generate(
-        input_ids=ids,
-        attention_mask=torch.ones_like(ids),
-        pixel_values=to_tensor(render_array(scenes))[:, None],
-        max_new_tokens=28,
-        do_sample=True,
-        temperature=1.0,
-        top_k=0,
-    )
-    model.train()
-    torch.set_rng_state(torch_state)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        out = model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            pixel_values=to_tensor(render_array(scenes))[:, None],
+            max_new_tokens=28,
+            do_sample=True,
+            temperature=temperature,
+            top_k=0,
+        )
+    model.train(was_training)
     names = {i: w for w, i in examples.words.items()}
     texts = []
     for row in out[:, len(examples.prompt) :].tolist():
         end = row.index(examples.words["</s>"]) if examples.words["</s>"] in row else len(row)
         texts.append(" ".join(names[i] for i in row[:end]))
+    return texts
+
+
+def evaluate(model: Idefics3ForConditionalGeneration, examples: Examples, count: int) -> dict[str, float | str]:
+    """True ratings of sampled captions (temperature 1) on the test split, and one of them to read."""
+    rng = random.Random(779)
+    scenes = [train_scene(rng, "test") for _ in range(count)]
+    texts = sample_captions(model, examples, scenes, temperature=1.0, seed=0)
     truths = np.array([list(caption_truth(s, t).values()) for s, t in zip(scenes, texts)])
     return {c: float(truths[:, k].mean()) for k, c in enumerate(CRITERIA)} | {
         "overall": float(truths.mean()),

@@ -63,6 +63,32 @@ def flawed_caption(scene: Scene, rng: random.Random) -> str:
     return text
 
 
+def lazy_caption(text: str, rng: random.Random) -> str:
+    """What a policy writes that has stopped looking at the picture: a text made from another one.
+
+    One background for all pictures, two backgrounds, nothing but a background, itself twice, one thing over and over,
+    a list of anything, only filler, one word, a part.
+    """
+    words = text.split()
+    body = text.split(" on a ")[0]
+    ground = rng.choice(("black", "black", *BACKGROUNDS))
+    anything = [str(Phrase(rng.choice((1, 1, 2, 3)), rng.choice(_COLORS), rng.choice(SHAPES))) for _ in range(4)]
+    return rng.choice(
+        (
+            f"{body} on a {ground} background",
+            f"{body} on a {ground} background",
+            f"{body} on a {ground} background on a {rng.choice(list(BACKGROUNDS))} background",
+            f"{rng.choice(('on a', 'a', ''))} {ground} background".strip(),
+            f"{text} and {text}",
+            " and ".join([rng.choice((anything[0], body))] * rng.choice((2, 3, 4))),
+            " and ".join(anything[: rng.choice((2, 3, 4))]),
+            " ".join([*rng.choice(FILLERS), *rng.choice(([], words))]),
+            " ".join([rng.choice(WORDS)] * rng.choice((1, 1, 3, 8))),
+            " ".join(words[: rng.randrange(len(words) + 1)]),
+        )
+    )
+
+
 def _vague(phrase: Phrase, rng: random.Random) -> str:
     plural = phrase.count != 1
     noun = rng.choice(("things", "objects") if plural else ("thing", "object"))

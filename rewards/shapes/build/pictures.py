@@ -59,6 +59,25 @@ def decoded(vae: AutoencoderKL, pictures: np.ndarray, latent_noise: float, gener
     return torch.cat(out).permute(0, 2, 3, 1).numpy()
 
 
+def noise_pictures(count: int, generator: np.random.Generator) -> np.ndarray:
+    """Pictures ``(count, 32, 32, 3)`` in [-1, 1] that show nothing: uniform or normal noise in grains of 1 to 8 pixels.
+
+    Example:
+        >>> noise_pictures(2, np.random.default_rng(0)).shape
+        (2, 32, 32, 3)
+    """
+    out = np.empty((count, IMAGE_SIZE, IMAGE_SIZE, 3), np.float32)
+    for picture in out:
+        grain = int(generator.choice((1, 1, 1, 2, 4, 8)))
+        size = (IMAGE_SIZE // grain, IMAGE_SIZE // grain, 3)
+        if generator.random() < 0.5:
+            values = generator.uniform(-1, 1, size)
+        else:
+            values = generator.normal(generator.uniform(-0.5, 0.5), generator.uniform(0.2, 0.8), size).clip(-1, 1)
+        picture[:] = values.repeat(grain, 0).repeat(grain, 1)
+    return out
+
+
 class PictureSource:
     """Batches of scenes with their pictures: half of each batch clean, half blurred or decoded; faint noise on all."""
 
