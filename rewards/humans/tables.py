@@ -47,3 +47,16 @@ def with_interval(estimate: Estimate, digits: int = 1) -> str:
     if not math.isfinite(estimate.low):
         return percent(estimate.value, digits)
     return f"{percent(estimate.value, digits)} [{percent(estimate.low, digits)}, {percent(estimate.high, digits)}]"
+
+
+def decimal_with_interval(estimate: Estimate, digits: int = 3) -> str:
+    """A fraction as a decimal with its interval, as correlations are printed in DSG's README.
+
+    Example:
+        >>> decimal_with_interval(Estimate(0.46300, 0.4, 0.52))
+        '0.463 [0.400, 0.520]'
+    """
+    if not math.isfinite(estimate.value):
+        return "-"
+    interval = f" [{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]" if math.isfinite(estimate.low) else ""
+    return f"{estimate.value:.{digits}f}{interval}"

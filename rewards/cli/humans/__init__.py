@@ -1,7 +1,7 @@
 """`rewards humans`: agreement of metrics and rewards with people; this file is only the wiring.
 
 - columns.py: `agreement`, columns of a table of your own
-- pictures.py: `tifa`
+- pictures.py: `tifa`, `dsg`
 - texts.py: `mmhe`, `captions`
 - judges.py: `shapes`, `probe`, `explain`
 - shared.py: the metrics that can be run, the table of agreement
@@ -13,7 +13,7 @@ import typer
 
 from rewards.cli.humans.columns import agreement
 from rewards.cli.humans.judges import explain, probe, shapes
-from rewards.cli.humans.pictures import tifa
+from rewards.cli.humans.pictures import dsg, tifa
 from rewards.cli.humans.texts import captions, mmhe
 
 app = typer.Typer(
@@ -21,5 +21,5 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Does a reward agree with people? Meta-evaluation against human judgments.",
 )
-for command in (tifa, agreement, shapes, probe, explain, mmhe, captions):
+for command in (tifa, dsg, agreement, shapes, probe, explain, mmhe, captions):
     app.command()(command)

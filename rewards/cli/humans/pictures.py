@@ -1,4 +1,4 @@
-"""Studies of pictures: TIFA's."""
+"""Studies of pictures: TIFA's and DSG's."""
 
 from __future__ import annotations
 
@@ -52,3 +52,21 @@ def tifa(
             f"Reliability of the mean rating {report.ceiling['reliability_mean']:.3f}: "
             f"a perfect metric reaches Pearson {percent(report.ceiling['ceiling_pearson'], 1)}."
         )
+
+
+def dsg(
+    answers: Path = typer.Argument(..., help="CSV: t2i_model, item_id, question_id, dependency_id, answer."),
+    ratings: Path = typer.Option(..., help="CSV of Likert ratings: t2i_model, item_id, answer."),
+    dependencies: bool = typer.Option(True, help="Whether a question counts 0 when a parent is not answered yes."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
+    resamples: int = typer.Option(2000, help="Bootstrap resamples, clustered by prompt."),
+    seed: int = typer.Option(0, help="Seed of the bootstrap."),
+) -> None:
+    """DSG's human study: VQA answers against Likert ratings, with and without dependencies, every variant named."""
+    from rewards.humans.dsg.answers import read_answers, read_ratings
+    from rewards.humans.dsg.study import dsg_study
+
+    study = dsg_study(
+        read_answers(answers), read_ratings(ratings), dependencies=dependencies, resamples=resamples, seed=seed
+    )
+    typer.echo(json.dumps(study.as_dict(), indent=1) if as_json else study.text())

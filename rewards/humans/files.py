@@ -1,0 +1,111 @@
+"""The one reader of people's files: JSON, JSON lines and CSV, where each bad row is named by file and line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rewards.errors import InputError
+
+Row = dict[str, object]
+
+
+def read_json(path: str | Path) -> object:
+    """The content of a JSON file.
+
+    Raises:
+        InputError: it is not JSON. OSError when it cannot be read.
+    """
+    try:
+        content: object = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not JSON: {error}") from error
+    return content
+
+
+def json_lines(path: str | Path) -> Iterator[tuple[int, Row]]:
+    """(line number, object) for every line that is not blank.
+
+    Raises:
+        InputError: a line that is not JSON, or holds something else than an object.
+    """
+    with Path(path).open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                raise InputError(f"{path}, line {number}: is not JSON: {error}") from error
+            if not isinstance(row, dict):
+                raise InputError(f"{path}, line {number}: is {type(row).__name__}; an object is needed")
+            yield number, row
+
+
+def csv_rows(
+    path: str | Path, columns: Sequence[str] = (), *, delimiter: str = ","
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line number, cells by column) for every row of a CSV file with a header; a byte order mark is left out.
+
+    Args:
+        path: the file.
+        columns: what its header must have.
+        delimiter: between the cells.
+
+    Raises:
+        InputError: a missing column, or a row with another number of cells than the header.
+    """
+    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, delimiter=delimiter)
+        header = list(reader.fieldnames or [])
+        if missing := [name for name in columns if name not in header]:
+            raise InputError(f"{path} has no column {', '.join(missing)}; it has {', '.join(header)}")
+        for row in reader:
+            if None in row or None in row.values():
+                raise InputError(f"{path}, line {reader.line_num}: has another number of cells than the header")
+            yield reader.line_num, row
+
+
+def column_of(header: Mapping[str, object] | Sequence[str], names: Sequence[str]) -> str | None:
+    """The first of several names for a column that a header has; None if it has none of them.
+
+    Example:
+        >>> column_of(["item", "proposition_id"], ["question_id", "proposition_id"])
+        'proposition_id'
+    """
+    return next((name for name in names if name in header), None)
+
+
+def number(cell: object, where: str) -> float:
+    """A cell as a number; null, an empty cell and "nan" are NaN: not judged.
+
+    Raises:
+        InputError: anything else; `where` names the cell.
+
+    Example:
+        >>> number("0.5", "line 2"), number("", "line 3")
+        (0.5, nan)
+    """
+    if cell is None or (isinstance(cell, str) and not cell.strip()):
+        return math.nan
+    if isinstance(cell, int | float | str) and not isinstance(cell, bool):
+        try:
+            return float(cell)
+        except ValueError:
+            pass
+    raise InputError(f"{where}: {cell!r} is not a number")
+
+
+def text(row: Mapping[str, object], name: str, where: str) -> str:
+    """A field that must hold text.
+
+    Raises:
+        InputError: it is missing, empty or something else.
+    """
+    value = row.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{where}: {name} is {value!r}; text is needed")
+    return value
