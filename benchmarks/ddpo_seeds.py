@@ -37,8 +37,8 @@ def main() -> None:
 
 
 def _one(folder: Path, seed: int, soft: bool, epochs: int) -> dict[str, Any]:
-    from rewards.trainers.config import load_config
-    from rewards.trainers.ddpo_run import DDPORunConfig, run_ddpo
+    from rewards.runs.config import load_config
+    from rewards.trainers.diffusion.run import DDPORunConfig, run_ddpo
 
     summary = folder / "summary.json"
     if summary.exists():
@@ -82,7 +82,7 @@ def _noise(judge: str) -> float:
     import torch
 
     from rewards.shapes.prompts import generator_prompts, question_store
-    from rewards.trainers.ddpo_run import TIFAConfig, new_tifa
+    from rewards.trainers.diffusion.run import TIFAConfig, new_tifa
 
     prompts = generator_prompts("test", 64, seed=0)
     with tempfile.TemporaryDirectory() as folder:

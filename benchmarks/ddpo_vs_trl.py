@@ -140,7 +140,7 @@ def _timed(function: Any, clock: dict[str, float], name: str) -> Any:
 
 
 def _ours(pipeline: Any, reward: Any, clock: dict[str, float], seed: int, epochs: int) -> Any:
-    from rewards.trainers.ddpo import DDPOConfig, DDPOTrainer
+    from rewards.trainers.diffusion.ddpo import DDPOConfig, DDPOTrainer
 
     args = DDPOConfig(
         logdir=tempfile.mkdtemp(),

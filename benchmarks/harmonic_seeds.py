@@ -23,13 +23,13 @@ from scipy.stats import t as student
 
 from rewards.errors import exit_cleanly
 from rewards.harmonic.reward import HarmonicEval
-from rewards.judges.base import load_judge
+from rewards.judges.loading import load_judge
+from rewards.runs.config import load_config
 from rewards.shapes.datasets import caption_prompts, scene_from_json
 from rewards.shapes.language import describe
 from rewards.shapes.truth_reward import caption_truth_reward
-from rewards.trainers.config import load_config
-from rewards.trainers.grpo import GRPORunConfig, run_grpo
-from rewards.trainers.ppo_run import PPORunConfig, run_ppo
+from rewards.trainers.language.grpo import GRPORunConfig, run_grpo
+from rewards.trainers.language.ppo_run import PPORunConfig, run_ppo
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 SCORES = {"HarmonicEval": "judge", "caption_truth_reward": "truth"}

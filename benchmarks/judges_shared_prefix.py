@@ -28,7 +28,7 @@ import torch
 from PIL import Image
 
 from rewards.harmonic.reward import HarmonicEval
-from rewards.judges.base import load_judge
+from rewards.judges.loading import load_judge
 
 SHORT = {
     criterion: f"Rate the caption from 1 to 5.\nCaption: {{text}}\nHow {criterion} is the caption? {meaning}"

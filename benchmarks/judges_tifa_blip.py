@@ -42,7 +42,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from rewards.judges.base import load_judge
+from rewards.judges.loading import load_judge
 from rewards.judges.presets import PRESETS
 from rewards.shapes.datasets import sample_scenes
 from rewards.shapes.language import describe

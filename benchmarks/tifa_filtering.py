@@ -24,9 +24,9 @@ import torch
 import transformers as tf
 from tokenizers import processors
 
-from rewards.tifa.filtering import verdict
-from rewards.tifa.questions import Question
-from rewards.tifa.unifiedqa import UnifiedQA
+from rewards.tifa.questions.filtering import verdict
+from rewards.tifa.questions.question import Question
+from rewards.tifa.questions.unifiedqa import UnifiedQA
 from tests import tiny_models
 
 SIZES = {
@@ -87,7 +87,7 @@ def main() -> None:
             if size > 1:
                 answers[name] += model.answer(part)
             else:  # two calls a question, as the released code
-                from rewards.tifa.unifiedqa import encode
+                from rewards.tifa.questions.unifiedqa import encode
 
                 answers[name] += [
                     (model.complete([encode(q, True)])[0], model.complete([encode(q, False)])[0]) for q in part

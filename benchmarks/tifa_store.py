@@ -25,8 +25,8 @@ BATCH, EACH = 64, 5
 
 
 def fill(path: Path, tuples: int) -> float:
-    from rewards.tifa.questions import Question
-    from rewards.tifa.store import QuestionStore
+    from rewards.tifa.questions.question import Question
+    from rewards.tifa.store.store import QuestionStore
 
     store = QuestionStore(path)
     start = time.perf_counter()
@@ -45,7 +45,7 @@ def fill(path: Path, tuples: int) -> float:
 
 def look_up(path: Path, by: str) -> None:
     """In a process of its own: random batches, then one of them again; prints JSON."""
-    from rewards.tifa.store import QuestionStore
+    from rewards.tifa.store.store import QuestionStore
 
     store = QuestionStore(path, create=False)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -20,7 +20,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with exit_cleanly():
         from rewards.rerank.run import BestOfNSettings, run_best_of_n
-        from rewards.trainers.config import load_config
+        from rewards.runs.config import load_config
 
         settings = load_config(BestOfNSettings, arguments.config, arguments.overrides)
         summary = run_best_of_n(settings)

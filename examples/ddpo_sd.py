@@ -18,8 +18,8 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", help="key=value settings that win over the file")
     arguments = parser.parse_args()
     with exit_cleanly():
-        from rewards.trainers.config import load_config
-        from rewards.trainers.ddpo_run import DDPORunConfig, run_ddpo, summary_table
+        from rewards.runs.config import load_config
+        from rewards.trainers.diffusion.run import DDPORunConfig, run_ddpo, summary_table
 
         config = load_config(DDPORunConfig, arguments.config, arguments.overrides)
         print(summary_table(run_ddpo(config)))

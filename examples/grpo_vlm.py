@@ -18,14 +18,14 @@ from __future__ import annotations
 import argparse
 
 from rewards.errors import exit_cleanly
-from rewards.trainers.config import load_config
-from rewards.trainers.text_settings import GRPORunConfig
+from rewards.runs.config import load_config
+from rewards.trainers.language.settings import GRPORunConfig
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--config", required=True, help="YAML file of settings (rewards.trainers.text_settings.GRPORunConfig)"
+        "--config", required=True, help="YAML file of settings (rewards.trainers.language.settings.GRPORunConfig)"
     )
     parser.add_argument("--algorithm", choices=["grpo", "rloo"], help="overrides the config's")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings that win over the file")
@@ -36,8 +36,8 @@ def main() -> None:
         config = load_config(GRPORunConfig, arguments.config, [*chosen, *arguments.overrides])
 
         # Imported here, so that --help and a mistyped setting answer at once.
-        from rewards.trainers.grpo import run_grpo
-        from rewards.trainers.text_run import format_summary
+        from rewards.trainers.language.grpo import run_grpo
+        from rewards.trainers.language.run import format_summary
 
         print(format_summary(run_grpo(config)))
         print(f"written to {config.output_dir}; curves: rewards curves {config.output_dir}")

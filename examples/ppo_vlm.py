@@ -17,14 +17,14 @@ from __future__ import annotations
 import argparse
 
 from rewards.errors import exit_cleanly
-from rewards.trainers.config import load_config
-from rewards.trainers.text_settings import PPORunConfig
+from rewards.runs.config import load_config
+from rewards.trainers.language.settings import PPORunConfig
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--config", required=True, help="YAML file of settings (rewards.trainers.text_settings.PPORunConfig)"
+        "--config", required=True, help="YAML file of settings (rewards.trainers.language.settings.PPORunConfig)"
     )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings that win over the file")
     arguments = parser.parse_args()
@@ -33,8 +33,8 @@ def main() -> None:
         config = load_config(PPORunConfig, arguments.config, arguments.overrides)
 
         # Imported here, so that --help and a mistyped setting answer at once.
-        from rewards.trainers.ppo_run import run_ppo
-        from rewards.trainers.text_run import format_summary
+        from rewards.trainers.language.ppo_run import run_ppo
+        from rewards.trainers.language.run import format_summary
 
         print(format_summary(run_ppo(config)))
         print(f"written to {config.output_dir}; curves: rewards curves {config.output_dir}")

@@ -13,32 +13,31 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rewards._version import __version__ as __version__
 from rewards.errors import InputError, RewardsError
 
 if TYPE_CHECKING:
     from rewards.harmonic.reward import HarmonicEval
-    from rewards.judges.base import load_judge
-    from rewards.tifa.questions import Question
+    from rewards.judges.loading import load_judge
+    from rewards.tifa.questions.question import Question
     from rewards.tifa.reward import TIFA
-    from rewards.tifa.store import QuestionStore
-    from rewards.trainers.ddpo import DDPOTrainer
-    from rewards.trainers.ddpo_config import DDPOConfig
-    from rewards.trainers.ppo import PPOConfig, PPOTrainer
+    from rewards.tifa.store.store import QuestionStore
+    from rewards.trainers.diffusion.config import DDPOConfig
+    from rewards.trainers.diffusion.ddpo import DDPOTrainer
+    from rewards.trainers.language.ppo import PPOConfig, PPOTrainer
     from rewards.trainers.weighted import WeightedReward
 
-__version__ = "0.1.0"
-
 _HOMES = {
-    "DDPOConfig": "rewards.trainers.ddpo_config",
-    "DDPOTrainer": "rewards.trainers.ddpo",
+    "DDPOConfig": "rewards.trainers.diffusion.config",
+    "DDPOTrainer": "rewards.trainers.diffusion.ddpo",
     "HarmonicEval": "rewards.harmonic.reward",
-    "PPOConfig": "rewards.trainers.ppo",
-    "PPOTrainer": "rewards.trainers.ppo",
-    "Question": "rewards.tifa.questions",
-    "QuestionStore": "rewards.tifa.store",
+    "PPOConfig": "rewards.trainers.language.ppo",
+    "PPOTrainer": "rewards.trainers.language.ppo",
+    "Question": "rewards.tifa.questions.question",
+    "QuestionStore": "rewards.tifa.store.store",
     "TIFA": "rewards.tifa.reward",
     "WeightedReward": "rewards.trainers.weighted",
-    "load_judge": "rewards.judges.base",
+    "load_judge": "rewards.judges.loading",
 }
 
 __all__ = [

@@ -6,8 +6,8 @@ import pytest
 from filelock import FileLock
 
 from rewards import databases
-from rewards.tifa.questions import Question
-from rewards.tifa.store import QuestionStore, StoreError
+from rewards.tifa.questions.question import Question
+from rewards.tifa.store.store import QuestionStore, StoreError
 
 QUESTION = Question("is it red?", ("yes", "no"), "yes", "red", "color", "a red circle", "s_1")
 OTHER = Question("is it blue?", ("yes", "no"), "no", "red", "color", "a red circle", "s_1")

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from rewards.demo.run import demo_tables, format_tables
-from rewards.trainers.metrics import read_metrics
-from rewards.trainers.report import write_report
-from rewards.trainers.samples import read_samples
+from rewards.report.page import write_report
+from rewards.runs.metrics import read_metrics
+from rewards.runs.samples import read_samples
 
 SUMMARY = {
     "ddpo": {

@@ -7,10 +7,10 @@ from typer.testing import CliRunner
 
 from rewards.cli.score import app
 from rewards.errors import InputError
-from rewards.judges.base import load_judge
+from rewards.judges.loading import load_judge
 from rewards.score_files import read_rows
-from rewards.tifa.questions import Question
-from rewards.tifa.store import QuestionStore
+from rewards.tifa.questions.question import Question
+from rewards.tifa.store.store import QuestionStore
 from tests import tiny_models
 
 torch.set_num_threads(1)

@@ -16,7 +16,7 @@ def curves(
     ),
 ) -> None:
     """Draw a run's curves, or compare several: report.html (self-contained), curves/*.png and curves/*.svg."""
-    from rewards.trainers.report import write_report
+    from rewards.report.page import write_report
 
     report = write_report(runs, out, title=title, window=smooth)
     for name in report.empty:

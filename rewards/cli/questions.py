@@ -14,9 +14,9 @@ import typer
 from rewards.errors import InputError, RewardsError
 
 if TYPE_CHECKING:
-    from rewards.tifa.language_model import LanguageModel
-    from rewards.tifa.questions import Question
-    from rewards.tifa.store import QuestionStore
+    from rewards.tifa.questions.language_model import LanguageModel
+    from rewards.tifa.questions.question import Question
+    from rewards.tifa.store.store import QuestionStore
 
 app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, help="Make, check, share and look at the questions of TIFA."
@@ -44,15 +44,15 @@ def build(
     dtype: str | None = _DTYPE,
 ) -> None:
     """Write questions for prompts with a language model. A run that was stopped goes on where it was."""
-    from rewards.tifa.generation import build_questions
-    from rewards.tifa.prompt_files import read_prompts
-    from rewards.tifa.store import QuestionStore
+    from rewards.tifa.questions.generation import build_questions
+    from rewards.tifa.questions.prompt_files import read_prompts
+    from rewards.tifa.store.store import QuestionStore
 
     rows = read_prompts(prompts)
     questions = QuestionStore(store)
     writer: LanguageModel
     if server is not None:
-        from rewards.tifa.server_model import ServerModel
+        from rewards.tifa.questions.server_model import ServerModel
 
         writer = ServerModel(
             server,
@@ -62,7 +62,7 @@ def build(
             tokens_per_minute=tokens_per_minute,
         )
     else:
-        from rewards.tifa.chat_model import ChatModel
+        from rewards.tifa.questions.chat_model import ChatModel
 
         writer = ChatModel(model, device=device, dtype=dtype, revision=revision)
     with _progress(len(rows), "prompts") as advance:
@@ -91,8 +91,8 @@ def filter_(
     """Drop questions whose answer does not follow from the prompt (TIFA section 3.2). Dropped ones stay in the
     file."""
     questions = _open(store)
-    from rewards.tifa.filtering import filter_questions
-    from rewards.tifa.unifiedqa import UNIFIEDQA, UnifiedQA
+    from rewards.tifa.questions.filtering import filter_questions
+    from rewards.tifa.questions.unifiedqa import UNIFIEDQA, UnifiedQA
 
     answerer = UnifiedQA(model or UNIFIEDQA, device=device, dtype=dtype) if ask else None
     with _progress(sum(1 for _ in questions.everything()), "questions") as advance:
@@ -108,8 +108,8 @@ def import_(
     skip_bad: bool = typer.Option(False, help="Leave out rows that cannot be scored instead of stopping."),
 ) -> None:
     """Take questions into a store. Rows are kept without loss: `export` gives them back as they were."""
-    from rewards.tifa.questions import parse_rows, read_json_list
-    from rewards.tifa.store import QuestionStore
+    from rewards.tifa.questions.question import parse_rows, read_json_list
+    from rewards.tifa.store.store import QuestionStore
 
     for file in files:
         file.open("rb").close()  # a mistyped name must not leave an empty store behind
@@ -140,7 +140,7 @@ def export(
     dropped: bool = typer.Option(False, help="Also the questions that a filter dropped."),
 ) -> None:
     """Write the questions in the official format."""
-    from rewards.tifa.questions import write_questions
+    from rewards.tifa.questions.question import write_questions
 
     chosen = [question for question, kept, _ in _open(store).everything() if kept or dropped]
     write_questions(output, chosen)
@@ -212,10 +212,10 @@ def check(
     strict: bool = typer.Option(False, help="Exit with an error where something looks wrong."),
 ) -> None:
     """List questions that look wrong: they give their answer away, have equal choices, or say yes to everything."""
-    from rewards.tifa.checking import check_questions
+    from rewards.tifa.questions.checking import check_questions
 
     if source.suffix == ".json":
-        from rewards.tifa.questions import parse_rows, read_json_list
+        from rewards.tifa.questions.question import parse_rows, read_json_list
 
         questions, problems = parse_rows(read_json_list(source), str(source))
     else:
@@ -234,7 +234,7 @@ def check(
 
 
 def _open(path: Path) -> QuestionStore:
-    from rewards.tifa.store import QuestionStore
+    from rewards.tifa.store.store import QuestionStore
 
     return QuestionStore(path, create=False)
 

@@ -42,7 +42,7 @@ def rerank(
     from rewards.rerank.job import start_job
     from rewards.rerank.outputs import OutputSettings, write_outputs
     from rewards.rerank.settings import RerankSettings
-    from rewards.trainers.config import load_config
+    from rewards.runs.config import load_config
 
     chosen = Engine(engine, address, actors, gpus)
     outputs = OutputSettings(top, pairs, min_margin, sft, gain, instruction)
@@ -74,7 +74,7 @@ def best_of_n(
     """
     from rewards.rerank.engine import Engine
     from rewards.rerank.run import BestOfNSettings, run_best_of_n
-    from rewards.trainers.config import load_config
+    from rewards.runs.config import load_config
 
     chosen = Engine(engine, address, actors, gpus)
     given = {"generate.model": model, "generate.prompts": prompts, "out": out}

@@ -92,7 +92,7 @@ def tifa(
     from rewards.errors import InputError
     from rewards.tifa.matching import SENTENCE_MODEL, AnswerMatcher
     from rewards.tifa.reward import TIFA
-    from rewards.tifa.store import QuestionStore
+    from rewards.tifa.store.store import QuestionStore
 
     prompts: list[str | int] = []
     for row in score_files.read_rows(file):
@@ -137,7 +137,7 @@ def tifa(
 
 
 def _judge(name: str, device: str | None, dtype: str | None, cache: Path | None) -> Judge:
-    from rewards.judges.base import load_judge
+    from rewards.judges.loading import load_judge
 
     loaded = load_judge(name, device=device, dtype=dtype)
     if cache is None:

@@ -34,11 +34,11 @@ def serve(
     try:
         import uvicorn
 
-        from rewards.judges.server import build_app
+        from rewards.judges.elsewhere.server import build_app
     except ImportError as error:
         raise RewardsError(f"{error.name} is missing: pip install 'rewards[serve]'") from error
-    from rewards.judges.base import load_judge
-    from rewards.judges.remote import TOKEN_ENV
+    from rewards.judges.elsewhere.client import TOKEN_ENV
+    from rewards.judges.loading import load_judge
 
     token = os.environ.get(TOKEN_ENV) or None
     if token is None and host not in ("127.0.0.1", "localhost", "::1"):

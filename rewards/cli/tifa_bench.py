@@ -12,7 +12,7 @@ from rewards.errors import InputError
 
 if TYPE_CHECKING:
     from rewards.tifa.benchmark import Plan
-    from rewards.tifa.store import QuestionStore
+    from rewards.tifa.store.store import QuestionStore
 
 
 def tifa_bench(
@@ -29,11 +29,11 @@ def tifa_bench(
     plot: Path | None = typer.Option(None, help="Write a picture of the scores (PNG)."),
 ) -> None:
     """Score pictures on TIFA v1.0 or any questions. A run that was stopped goes on where it was."""
-    from rewards.tifa.store import QuestionStore
+    from rewards.tifa.store.store import QuestionStore
 
     with tempfile.TemporaryDirectory() as folder:
         if questions.suffix == ".json":
-            from rewards.tifa.questions import read_questions
+            from rewards.tifa.questions.question import read_questions
 
             store = QuestionStore(Path(folder) / "questions.sqlite")
             added = store.add(read_questions(questions))
@@ -77,7 +77,7 @@ def _run(
 ) -> dict[str, Any]:  # fmt: skip
     from tqdm import tqdm
 
-    from rewards.judges.base import load_judge
+    from rewards.judges.loading import load_judge
     from rewards.tifa.benchmark import questions_by_id, run_benchmark
     from rewards.tifa.matching import SENTENCE_MODEL, AnswerMatcher
     from rewards.tifa.results import official_result, summary, write_result

@@ -10,14 +10,14 @@ from typing import Any
 from tqdm import tqdm
 
 from rewards.harmonic.reward import HarmonicEval
-from rewards.judges.base import load_judge
+from rewards.judges.loading import load_judge
 from rewards.rerank import Item, Ranking, best_of_n, gain_curves
+from rewards.runs.metrics import write_whole
 from rewards.shapes.datasets import caption_prompts
 from rewards.shapes.truth_reward import caption_truth_reward
-from rewards.trainers.metrics import write_whole
-from rewards.trainers.text_generation import generate_texts
-from rewards.trainers.text_settings import PolicySettings
-from rewards.trainers.text_setup import load_policy
+from rewards.trainers.language.generation import generate_texts
+from rewards.trainers.language.settings import PolicySettings
+from rewards.trainers.language.setup import load_policy
 
 CANDIDATES = 8
 BATCH = 64

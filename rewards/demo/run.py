@@ -12,11 +12,11 @@ from typing import Any
 
 from rewards.demo.best_of_8 import rerank_captions
 from rewards.errors import InputError
-from rewards.trainers.config import load_config
-from rewards.trainers.ddpo_run import DDPORunConfig, run_ddpo
-from rewards.trainers.grpo import GRPORunConfig, run_grpo
-from rewards.trainers.metrics import write_whole
-from rewards.trainers.report import Table, write_report
+from rewards.report.page import Table, write_report
+from rewards.runs.config import load_config
+from rewards.runs.metrics import write_whole
+from rewards.trainers.diffusion.run import DDPORunConfig, run_ddpo
+from rewards.trainers.language.grpo import GRPORunConfig, run_grpo
 
 _HERE = Path(__file__).parent
 _INDENT = " "  # marks a part of the row above

@@ -1,10 +1,8 @@
-"""What a judge can do, and the one way to get one."""
+"""What a judge can do: the interface only. Judges are loaded by :mod:`rewards.judges.loading`."""
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -45,13 +43,13 @@ class Judge:
         name: What the user loaded.
         revision: Commit of the checkpoint, where known.
         prompts: Prompt templates kept beside the weights (task -> criterion -> template), or None for ordinary judges.
-        load_arguments: What :func:`load_judge` was called with; pickled rewards load their judge again by it.
+        load_again: Loads this judge again (or finds it resident) in another process: what a pickled reward carries.
     """
 
     name: str = ""
     revision: str | None = None
     prompts: Mapping[str, Mapping[str, str]] | None = None
-    load_arguments: dict[str, Any] | None = None
+    load_again: Callable[[], Judge] | None = None
 
     def identity(self) -> dict[str, Any]:
         """What must be recorded with a score for it to be made again: name, revision, dtype, preprocessing."""
@@ -101,9 +99,9 @@ class Judge:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # A pickled judge is loaded again (or found resident), never copied: weights do not travel with a reward.
-        if self.load_arguments is None:
+        if self.load_again is None:
             return super().__reduce_ex__(protocol)
-        return _load_again, (self.load_arguments,)
+        return self.load_again, ()
 
     def offload(self) -> None:
         """Move the weights to the CPU until the next call needs them; nothing to do for a judge without weights."""
@@ -137,58 +135,3 @@ def check_rows(images: Any, texts: Sequence[str], what: str) -> list[Any]:
         if not isinstance(text, str):
             raise InputError(f"{what} {index} is a {type(text).__name__}; expected a string")
     return images
-
-
-_resident: dict[tuple[Any, ...], Judge] = {}
-_lock = threading.RLock()
-
-
-def load_judge(
-    name: str | os.PathLike[str],
-    *,
-    device: str | torch.device | None = None,
-    dtype: str | torch.dtype | None = None,
-    revision: str | None = None,
-    **options: Any,
-) -> Judge:
-    """Load a judge once; the same arguments return the same resident object.
-
-    Args:
-        name: A checkpoint name or directory, or a preset (:data:`rewards.judges.presets.PRESETS`): `"shapes-vqa"`,
-            `"shapes-rater"`, and TIFA's names such as `"blip-large"` or `"vilt"`.
-        device: Where the weights live; default: this process's GPU (`LOCAL_RANK`) where there is one, else the CPU.
-        dtype: Such as `"bfloat16"`; default: float32 on the CPU, the checkpoint's own elsewhere.
-        revision: Branch, tag or commit of the checkpoint.
-        options: Further arguments of the judge's class.
-
-    Raises:
-        InputError: No such checkpoint, an architecture without a judge, or an unknown option.
-
-    Example:
-        >>> load_judge("no/such-judge")
-        Traceback (most recent call last):
-        ...
-        rewards.errors.InputError: ...
-    """
-    from rewards.judges.loading import open_judge
-
-    name = os.fspath(name)
-    key = (name, str(device), str(dtype), revision, tuple(sorted((k, repr(v)) for k, v in options.items())))
-    with _lock:  # two threads of one process must not load the same weights twice
-        if key not in _resident:
-            _resident[key] = open_judge(name, device=device, dtype=dtype, revision=revision, **options)
-            arguments = {"name": name, "device": device, "dtype": dtype, "revision": revision, **options}
-            _resident[key].load_arguments = arguments
-        return _resident[key]
-
-
-def _load_again(arguments: dict[str, Any]) -> Judge:
-    return load_judge(**arguments)
-
-
-def unload_judges() -> None:
-    """Forget every resident judge, so that its memory can be freed."""
-    with _lock:
-        for judge in _resident.values():
-            judge.close()
-        _resident.clear()

@@ -17,7 +17,7 @@ from rewards import databases
 from rewards.errors import InputError, RewardsError
 from rewards.images import content_hash
 from rewards.judges.base import DEFAULT_RATINGS, Judge, Ratings, check_rows
-from rewards.judges.wire import read_numbers, write_numbers
+from rewards.judges.elsewhere.wire import read_numbers, write_numbers
 
 _TABLE = "CREATE TABLE IF NOT EXISTS judgments (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 
@@ -170,15 +170,8 @@ class CachedJudge(Judge):
             with databases.writing(self._database, self.path):
                 self._database.execute(_TABLE)
 
-    def __getstate__(self) -> dict[str, Any]:
-        arguments = getattr(self.judge, "load_arguments", None)
-        return {"judge": arguments or self.judge, "path": self.path}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        from rewards.judges.base import load_judge
-
-        judge = load_judge(**state["judge"]) if isinstance(state["judge"], dict) else state["judge"]
-        self.__init__(judge, state["path"])  # type: ignore[misc]
+    def __reduce__(self) -> tuple[type[CachedJudge], tuple[Judge, str]]:
+        return type(self), (self.judge, self.path)
 
 
 def _hashes(image: Any) -> list[str] | None:

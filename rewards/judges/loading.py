@@ -1,25 +1,79 @@
-"""From a name to the judge that fits it."""
+"""From a name to the judge that fits it, loaded once: the one way to get a judge."""
 
 from __future__ import annotations
 
 import inspect
+import os
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from rewards.errors import InputError
 from rewards.judges.base import Judge
 from rewards.judges.hub import why_missing
 from rewards.judges.presets import PRESETS, resolve
 
+_resident: dict[tuple[Any, ...], Judge] = {}
+_lock = threading.RLock()
 
-def open_judge(name: str, **options: Any) -> Judge:
-    """A new judge for a preset, a checkpoint or a directory; see :func:`rewards.judges.base.load_judge`."""
+
+def load_judge(
+    name: str | os.PathLike[str],
+    *,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    revision: str | None = None,
+    **options: Any,
+) -> Judge:
+    """Load a judge once; the same arguments return the same resident object.
+
+    Args:
+        name: A checkpoint name or directory, or a preset (:data:`rewards.judges.presets.PRESETS`): `"shapes-vqa"`,
+            `"shapes-rater"`, and TIFA's names such as `"blip-large"` or `"vilt"`.
+        device: Where the weights live; default: this process's GPU (`LOCAL_RANK`) where there is one, else the CPU.
+        dtype: Such as `"bfloat16"`; default: float32 on the CPU, the checkpoint's own elsewhere.
+        revision: Branch, tag or commit of the checkpoint.
+        options: Further arguments of the judge's class.
+
+    Raises:
+        InputError: No such checkpoint, an architecture without a judge, or an unknown option.
+
+    Example:
+        >>> load_judge("no/such-judge")
+        Traceback (most recent call last):
+        ...
+        rewards.errors.InputError: ...
+    """
+    name = os.fspath(name)
+    key = (name, str(device), str(dtype), revision, tuple(sorted((k, repr(v)) for k, v in options.items())))
+    with _lock:  # two threads of one process must not load the same weights twice
+        if key not in _resident:
+            _resident[key] = _open_judge(name, device=device, dtype=dtype, revision=revision, **options)
+            _resident[key].load_again = partial(
+                load_judge, name, device=device, dtype=dtype, revision=revision, **options
+            )
+        return _resident[key]
+
+
+def unload_judges() -> None:
+    """Forget every resident judge, so that its memory can be freed."""
+    with _lock:
+        for judge in _resident.values():
+            judge.close()
+        _resident.clear()
+
+
+def _open_judge(name: str, **options: Any) -> Judge:
+    """A new judge for a preset, a checkpoint or a directory; see :func:`load_judge`."""
     if "base_url" in options:
-        from rewards.judges.chat_api import ChatJudge
+        from rewards.judges.elsewhere.chat import ChatJudge
 
         return _remote(ChatJudge, name, options)
     if name.startswith(("http://", "https://")):
-        from rewards.judges.remote import RemoteJudge
+        from rewards.judges.elsewhere.client import RemoteJudge
 
         return _remote(RemoteJudge, name, options)
     path = resolve(name)
@@ -77,11 +131,11 @@ def _first_line(error: Exception) -> str:
 def _class_for(model_type: str) -> type[Judge] | None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    from rewards.judges.blip import BlipJudge
-    from rewards.judges.blip2 import Blip2Judge
-    from rewards.judges.git import GitJudge
-    from rewards.judges.vlm import VLMJudge
-    from rewards.judges.vqa import ViltJudge
+    from rewards.judges.answerers.blip import BlipJudge
+    from rewards.judges.answerers.blip2 import Blip2Judge
+    from rewards.judges.answerers.git import GitJudge
+    from rewards.judges.answerers.vqa import ViltJudge
+    from rewards.judges.decoders.vlm import VLMJudge
 
     answerers: dict[str, type[Judge]] = {
         "blip": BlipJudge, "vilt": ViltJudge, "git": GitJudge, "blip-2": Blip2Judge,

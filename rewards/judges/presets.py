@@ -23,7 +23,7 @@ PRESETS: dict[str, str] = {
 }
 
 NEEDS_A_SERVER = ("mplug-large", "ofa-large")
-"""TIFA's answerers that need modelscope, in an environment of their own: see `rewards/judges/modelscope/README.md`."""
+"""TIFA's answerers that need modelscope, in an environment of their own (rewards/judges/elsewhere/modelscope)."""
 
 
 def resolve(name: str) -> str:
@@ -39,7 +39,7 @@ def resolve(name: str) -> str:
     if name in NEEDS_A_SERVER:
         raise InputError(
             f"judge {name!r} runs on modelscope in an environment of its own: start a server there as "
-            'rewards/judges/modelscope/README.md describes and use load_judge("http://host:port")'
+            'rewards/judges/elsewhere/modelscope/README.md describes and use load_judge("http://host:port")'
         )
     target = PRESETS.get(name, name)
     if target.startswith(str(_SHAPES)) and not Path(target).is_dir():

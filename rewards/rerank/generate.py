@@ -75,7 +75,7 @@ class GenerateSettings:
 Sampler = Callable[[Sequence[dict[str, Any]], Sequence[int]], list[Any]]
 
 
-def generate(settings: GenerateSettings, folder: str | Path, on_shard: Callable[[], None] | None = None) -> Path:
+def generate(settings: GenerateSettings, folder: str | Path, on_shard: Callable[[], object] | None = None) -> Path:
     """Sample n candidates for every prompt, resumable.
 
     Args:

@@ -28,7 +28,7 @@ from rewards.rerank.rows import Parsed, parse_rows, unjudged
 from rewards.rerank.selection import rank_stream
 from rewards.rerank.settings import RerankSettings, build_rewards, local_devices, with_absolute_paths
 from rewards.rerank.sources import Source, open_source
-from rewards.trainers.config import load_config
+from rewards.runs.config import load_config
 
 FORMAT = 1
 # Fewer candidates than these say nothing about the judge: one broken folder of pictures would stop the job.

@@ -12,7 +12,7 @@ from rewards.rerank.generate import SHAPES, GenerateSettings, generate
 from rewards.rerank.job import start_job
 from rewards.rerank.outputs import OutputSettings, Summary, write_outputs
 from rewards.rerank.settings import RerankSettings, RewardSettings
-from rewards.trainers.config import save_config
+from rewards.runs.config import save_config
 
 
 @dataclass
@@ -47,7 +47,7 @@ def run_best_of_n(settings: BestOfNSettings, engine: Engine | None = None) -> Su
     """
     out = Path(settings.out)
     with tqdm(unit="shard", desc="generate") as bar:
-        candidates = generate(settings.generate, out / "candidates", on_shard=lambda: bar.update() and None)
+        candidates = generate(settings.generate, out / "candidates", on_shard=lambda: bar.update())
     rerank = settings.rerank
     if settings.generate.prompts == SHAPES and settings.generate.kind == "pictures":
         store = str(out / "candidates" / "questions.sqlite")

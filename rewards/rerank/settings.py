@@ -136,7 +136,7 @@ def build_reward(settings: RewardSettings, device: str | None = None) -> Any:
         raise InputError("reward kind 'tifa' needs questions, the path of a question store")
     from rewards.tifa.matching import AnswerMatcher
     from rewards.tifa.reward import TIFA
-    from rewards.tifa.store import QuestionStore
+    from rewards.tifa.store.store import QuestionStore
 
     store = QuestionStore(settings.questions, create=False)
     matcher = AnswerMatcher(sentence_model=settings.sentence_model)
@@ -164,7 +164,7 @@ def _judge(settings: RewardSettings, device: str | None) -> Any:
         from rewards.shapes.oracle import Oracle
 
         return Oracle()
-    from rewards.judges.base import load_judge
+    from rewards.judges.loading import load_judge
 
     options: dict[str, Any] = {
         "device": settings.device or device,

@@ -9,7 +9,7 @@ from rewards.errors import InputError
 from rewards.shapes.language import describe, vary
 from rewards.shapes.questions import questions_for
 from rewards.shapes.scenes import sample_scene
-from rewards.tifa.store import QuestionStore
+from rewards.tifa.store.store import QuestionStore
 
 SPLITS = ("train", "validation", "test")
 

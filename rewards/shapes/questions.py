@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rewards.shapes.language import NUMBERS, Description, Phrase, read
 from rewards.shapes.scenes import BACKGROUNDS, COLORS, SHAPES
-from rewards.tifa.questions import Question
+from rewards.tifa.questions.question import Question
 
 ELEMENT_TYPES = ("object", "color", "shape", "counting", "spatial", "location")
 SIDE = {"left of": "left", "right of": "right", "above": "above", "below": "below"}

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
-from rewards.tifa.questions import Question, read_json
+from rewards.tifa.questions.question import Question, read_json
 from rewards.tifa.reward import TIFA, AnswerRow
-from rewards.tifa.store import QuestionStore
+from rewards.tifa.store.store import QuestionStore
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import rewards
+from rewards._version import __version__
 from rewards.tifa.benchmark import Answer, Judged
-from rewards.tifa.questions import Question, question_to_row
+from rewards.tifa.questions.question import Question, question_to_row
 from rewards.tifa.scoring import (
     accuracy_by_type,
     bootstrap_interval,
@@ -117,7 +117,7 @@ def summary(judged: Sequence[Judged], questions: Questions, resamples: int = 200
         "questions": count,
         "unmatched": sum(answer.how == "unmatched" for _, answer in answers),
         "abstained": [{"id": row.id, "image": row.name, "reason": row.reason} for row in judged if row.reason],
-        "version": rewards.__version__,
+        "version": __version__,
     }
 
 

@@ -13,12 +13,12 @@ from PIL import Image
 
 from rewards.errors import InputError
 from rewards.images import unbatch
-from rewards.judges.base import Judge, load_judge
+from rewards.judges.base import Judge
 from rewards.judges.pictures import picture as judgeable_picture
 from rewards.tifa.matching import AnswerMatcher
-from rewards.tifa.questions import Question, right_choices
+from rewards.tifa.questions.question import Question, right_choices
 from rewards.tifa.scoring import accuracy_by_type, faithfulness, pooled_accuracy
-from rewards.tifa.store import QuestionStore
+from rewards.tifa.store.store import QuestionStore
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class TIFA:
     """Text-to-image faithfulness by question answering, as a picklable reward.
 
     Args:
-        judge: Answers questions about pictures (see :func:`rewards.judges.base.load_judge`).
+        judge: Answers questions about pictures (see :func:`rewards.judges.loading.load_judge`).
         questions: Where the questions of every prompt are.
         answer: "free_form": the judge answers in its own words, which are matched to a choice (the paper's way for VQA
             models); "choices": the most probable choice is taken (TIFA eq. 1; the paper's way for BLIP-2). Default:
@@ -215,15 +215,6 @@ class TIFA:
         metrics[f"{prefix}/abstained"] = float(scores.abstained.sum())
         metrics[f"{prefix}/unmatched"] = float(scores.unmatched)
         return metrics
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Weights do not travel: the judge is loaded again from its arguments, once a process.
-        return {**self.__dict__, "judge": getattr(self.judge, "load_arguments", None) or self.judge}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if isinstance(self.judge, dict):
-            self.judge = load_judge(**self.judge)
 
     def _ask(
         self, rows: Sequence[tuple[int, Question]], pictures: Sequence[Image.Image | torch.Tensor]

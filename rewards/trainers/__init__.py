@@ -1,0 +1,1 @@
+"""Trainers: `diffusion` for models that draw, `language` for models that write."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rewards.errors import InputError
-from rewards.trainers.ddpo_rewards import as_rewards, reward_name
+from rewards.trainers.diffusion.scoring import as_rewards, reward_name
 
 
 class WeightedReward:

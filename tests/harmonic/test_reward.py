@@ -9,7 +9,7 @@ from rewards.errors import InputError
 from rewards.harmonic.criteria import CRITERIA
 from rewards.harmonic.reward import HarmonicEval
 from rewards.harmonic.weighting import harmonic_score
-from rewards.judges.base import load_judge
+from rewards.judges.loading import load_judge
 from tests import tiny_models
 from tests.harmonic.judging import KnownJudge, chat, picture
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from rewards.judges.base import Judge, load_judge
+from rewards.judges.base import Judge
+from rewards.judges.loading import load_judge
 from tests import tiny_models
 
 torch.set_num_threads(1)

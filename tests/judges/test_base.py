@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from rewards.errors import InputError
-from rewards.judges.base import UnsupportedAbility, load_judge
+from rewards.judges.base import UnsupportedAbility
+from rewards.judges.loading import load_judge
 from rewards.judges.presets import PRESETS, resolve
 from tests import tiny_models
 

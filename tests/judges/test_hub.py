@@ -8,8 +8,8 @@ import pytest
 from huggingface_hub import constants
 
 from rewards.errors import InputError
-from rewards.judges.base import load_judge
 from rewards.judges.hub import why_missing
+from rewards.judges.loading import load_judge
 from rewards.tifa.matching import AnswerMatcher
 
 Hub = Callable[..., list[str]]

@@ -7,10 +7,10 @@ import pytest
 import torch
 from transformers.integrations import deepspeed as hf_deepspeed
 
-from rewards.judges import vlm
-from rewards.judges.base import load_judge, unload_judges
+from rewards.judges.decoders import vlm
+from rewards.judges.decoders.vlm import VLMJudge
+from rewards.judges.loading import load_judge, unload_judges
 from rewards.judges.local import outside_sharding, resolve_device
-from rewards.judges.vlm import VLMJudge
 from tests import tiny_models
 
 
@@ -76,15 +76,15 @@ def test_unloaded_judges_are_freed(tmp_path):
     path = tiny_models.save("vilt", tmp_path / "vilt")
     first = load_judge(path)
     assert load_judge(path) is first
-    from rewards.judges import base
+    from rewards.judges import loading
 
-    kept = dict(base._resident)
+    kept = dict(loading._resident)
     try:
         unload_judges()
         assert load_judge(path) is not first
     finally:
-        base._resident.clear()
-        base._resident.update(kept)
+        loading._resident.clear()
+        loading._resident.update(kept)
     gc.collect()
 
 

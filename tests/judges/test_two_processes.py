@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from rewards.judges.server import build_app
-from tests.judges.test_serve import Served, free_port
+from rewards.judges.elsewhere.server import build_app
+from tests.judges.elsewhere.test_serve import Served, free_port
 from tests.judges.two_processes import rows
 
 ROOT = Path(__file__).resolve().parents[2]

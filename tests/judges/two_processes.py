@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from rewards.judges.base import load_judge
+from rewards.judges.loading import load_judge
 from tests import tiny_models
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rewards.harmonic.reward import HarmonicEval
-from rewards.judges.base import load_judge
+from rewards.judges.loading import load_judge
 from rewards.shapes.build.corruption import corrupt_scene, flawed_caption
 from rewards.shapes.language import describe
 from rewards.shapes.prompts import question_store
 from rewards.shapes.render import render
 from rewards.shapes.scenes import sample_scene
 from rewards.tifa.reward import TIFA
-from rewards.tifa.store import QuestionStore
+from rewards.tifa.store.store import QuestionStore
 
 CANDIDATES = 8
 # A judge's float32 score moves by up to this with its batch; candidates that close may change places.

@@ -14,7 +14,7 @@ from rewards.rerank.run import BestOfNSettings, run_best_of_n
 from rewards.rerank.sample_texts import SeededNoise, text_sampler
 from rewards.rerank.settings import RerankSettings, RewardSettings
 from tests import tiny_models
-from tests.trainers import tiny_diffusion
+from tests.trainers.diffusion import tiny_diffusion
 
 from .functions import read_lines, write_lines
 

@@ -7,7 +7,7 @@ import pytest
 
 from rewards.errors import InputError
 from rewards.harmonic.reward import HarmonicEval
-from rewards.judges.base import load_judge
+from rewards.judges.loading import load_judge
 from rewards.rerank import Item, best_of_n
 from rewards.shapes.build.corruption import corrupt_scene, flawed_caption
 from rewards.shapes.language import describe

@@ -23,9 +23,9 @@ from rewards.shapes.prompts import generator_prompts
 from rewards.shapes.questions import questions_for
 from rewards.shapes.render import render
 from rewards.shapes.truth import CRITERIA, caption_truth, true_overall
-from rewards.trainers.text_generation import generate_texts
-from rewards.trainers.text_settings import PolicySettings
-from rewards.trainers.text_setup import load_policy
+from rewards.trainers.language.generation import generate_texts
+from rewards.trainers.language.settings import PolicySettings
+from rewards.trainers.language.setup import load_policy
 
 WEIGHTS = Path(rewards.__file__).parent / "shapes" / "weights"
 

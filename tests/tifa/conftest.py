@@ -12,9 +12,9 @@ import torch
 
 from rewards.judges.base import Judge
 from rewards.tifa.matching import AnswerMatcher
-from rewards.tifa.questions import Question
-from rewards.tifa.store import QuestionStore
-from tests.tifa import text_models
+from rewards.tifa.questions.question import Question
+from rewards.tifa.store.store import QuestionStore
+from tests.tifa.questions import text_models
 
 torch.set_num_threads(1)
 

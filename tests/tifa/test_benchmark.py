@@ -13,11 +13,11 @@ from rewards.cli.tifa_bench import tifa_bench
 from rewards.errors import InputError
 from rewards.tifa.benchmark import plan_benchmark, questions_by_id, run_benchmark
 from rewards.tifa.matching import AnswerMatcher
-from rewards.tifa.questions import Question, read_questions
+from rewards.tifa.questions.question import Question, read_questions
 from rewards.tifa.results import entities, official_result, plot_summary, source, summary, write_result
 from rewards.tifa.reward import TIFA
 from rewards.tifa.scoring import bootstrap_interval
-from rewards.tifa.store import QuestionStore
+from rewards.tifa.store.store import QuestionStore
 from tests import tiny_models
 
 Ask = Callable[..., Question]

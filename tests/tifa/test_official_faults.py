@@ -11,11 +11,11 @@ from PIL import Image
 
 from rewards.errors import InputError
 from rewards.tifa.matching import AnswerMatcher
-from rewards.tifa.parsing import parse_output
-from rewards.tifa.questions import Question, question_from_row, question_to_row, read_questions
+from rewards.tifa.questions.parsing import parse_output
+from rewards.tifa.questions.question import Question, question_from_row, question_to_row, read_questions
 from rewards.tifa.reward import TIFA
 from rewards.tifa.scoring import macro_deviation, macro_mean
-from rewards.tifa.store import Added, QuestionStore
+from rewards.tifa.store.store import Added, QuestionStore
 
 Ask = Callable[..., Question]
 EXACT = AnswerMatcher(sentence_model=None)

@@ -11,11 +11,12 @@ import torch
 from PIL import Image
 
 from rewards.errors import InputError
-from rewards.judges.base import Judge, load_judge
+from rewards.judges.base import Judge
+from rewards.judges.loading import load_judge
 from rewards.tifa.matching import AnswerMatcher
-from rewards.tifa.questions import Question, read_questions
+from rewards.tifa.questions.question import Question, read_questions
 from rewards.tifa.reward import TIFA
-from rewards.tifa.store import QuestionStore
+from rewards.tifa.store.store import QuestionStore
 from tests import tiny_models
 
 Ask = Callable[..., Question]

@@ -17,7 +17,7 @@ def shapes(
 ) -> None:
     """A study without humans: in the shapes world the truth rates and chooses. HarmonicEval's tables 2, 3, 5 and 6."""
     from rewards.humans.shapes_study.study import run_study
-    from rewards.judges.base import load_judge
+    from rewards.judges.loading import load_judge
 
     study = run_study(load_judge(judge), out, per_task=instances, seed=seed)
     typer.echo(json.dumps(study.as_dict(), indent=1) if as_json else study.text())
@@ -36,7 +36,7 @@ def probe(
     from rewards.harmonic.reward import HarmonicEval
     from rewards.humans.mmhe.texts import human_ratings, instances_for_probe, text_items
     from rewards.humans.probe import probe_judge
-    from rewards.judges.base import load_judge
+    from rewards.judges.loading import load_judge
 
     chosen = instances_for_probe(file, task, instances)
     reward = HarmonicEval(load_judge(judge), task=task)
@@ -55,7 +55,7 @@ def explain(
     """Rate texts, then ask "Why?" for every criterion; the reasons stand beside the scores."""
     from rewards.harmonic.reward import HarmonicEval
     from rewards.humans.explanations import explain_texts, read_items, write_explanations
-    from rewards.judges.base import load_judge
+    from rewards.judges.loading import load_judge
 
     items = read_items(file)
     records = explain_texts(HarmonicEval(load_judge(judge), task=task), items)

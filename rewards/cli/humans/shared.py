@@ -22,7 +22,7 @@ SHORT = {
 def battery(judge: str | None, clip: str | None, bert: str | None) -> Battery:
     from rewards.humans.metrics.battery import Battery
     from rewards.humans.metrics.clip_score import CLIPScore
-    from rewards.judges.base import load_judge
+    from rewards.judges.loading import load_judge
 
     loaded = load_judge(judge) if judge is not None else None
     return Battery(loaded, CLIPScore(clip) if clip is not None else None, bert)

@@ -12,7 +12,8 @@ from rewards.humans.metrics.base import TextItem
 from rewards.humans.metrics.harmonic import harmonic_scores
 from rewards.humans.metrics.overall_judge import DigitSmoothing, OverallJudge
 from rewards.humans.metrics.references import reference_metrics
-from rewards.judges.base import Judge, Ratings, load_judge
+from rewards.judges.base import Judge, Ratings
+from rewards.judges.loading import load_judge
 from tests import tiny_models
 
 ITEMS = [

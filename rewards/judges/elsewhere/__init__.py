@@ -1,0 +1,1 @@
+"""Judges behind HTTP: `chat` asks an OpenAI-compatible server, `client` and `server` the ends of `rewards serve`."""

@@ -1,0 +1,245 @@
+"""Any OpenAI-compatible chat server that returns log-probabilities as a judge: vLLM, SGLang, hosted GPT-4o."""
+
+from __future__ import annotations
+
+import base64
+import io
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from string import ascii_uppercase
+from typing import Any, TypeVar
+
+import torch
+from PIL import Image
+
+from rewards.errors import InputError
+from rewards.judges.base import DEFAULT_RATINGS, Judge, Ratings, check_rows, well_formed
+from rewards.judges.elsewhere.first_token import lettered, read_listed
+from rewards.judges.elsewhere.http import Budget, Connection, GaveUp
+from rewards.judges.pictures import Picture, pictures_of_row
+
+logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+ANSWER_PROMPT = "{question}\nAnswer the question using a single word or phrase."
+MOST_LOGPROBS = 20
+"""Chat servers return this many log-probabilities a token at most."""
+
+_FIRST_TOKEN = {"max_tokens": 1, "logprobs": True, "top_logprobs": MOST_LOGPROBS}
+
+TOKENS_A_PICTURE = 1000
+"""Estimate for the tokens-per-minute budget; the true usage is what the server reports afterwards."""
+
+
+class ChatJudge(Judge):
+    """A chat model behind HTTP.
+
+    A rating, or the letter of a choice, is read from the log-probabilities of the first generated token. One outside
+    the returned list has an unknown probability, between 0 and the smallest one listed (and no more than what the list
+    leaves): it is reported as 0, its bound is not part of the mass, and the row abstains where those bounds add up to
+    more than `most_unknown`.
+
+    Args:
+        model: The server's name of the model.
+        base_url: Up to and including `/v1`.
+        api_key_env: Environment variable that holds the key; the key itself is never an argument, logged or pickled.
+        concurrency: Most requests at a time.
+        requests_per_minute: Budget; None for none.
+        tokens_per_minute: Budget, pictures counted as :data:`TOKENS_A_PICTURE`.
+        deadline: Seconds after which a row abstains.
+        timeout: Seconds that one attempt may take.
+        longest_side: Larger pictures are scaled down to it, in pixels.
+        jpeg_quality: 1-95; None sends PNG, without loss.
+        most_unknown: Share of the probability that may be hidden behind the end of the list.
+        prices: Price of a million input and output tokens; then `usage` has the cost.
+
+    Raises:
+        RewardsError: No server answers there, within seconds, or it refuses the key.
+
+    Example:
+        >>> judge = load_judge("gpt-4o", base_url="https://api.openai.com/v1")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str,
+        api_key_env: str = "OPENAI_API_KEY",
+        concurrency: int = 8,
+        requests_per_minute: int | None = None,
+        tokens_per_minute: int | None = None,
+        deadline: float = 120.0,
+        timeout: float = 60.0,
+        longest_side: int = 1024,
+        jpeg_quality: int | None = 95,
+        most_unknown: float = 0.05,
+        prices: tuple[float, float] | None = None,
+    ) -> None:
+        self.name = model
+        self.longest_side, self.jpeg_quality, self.most_unknown = longest_side, jpeg_quality, most_unknown
+        self.prices = prices
+        self._budget = Budget(requests_per_minute, tokens_per_minute)
+        self._connection = Connection(base_url, os.environ.get(api_key_env), deadline, timeout)
+        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="chat-judge")
+        self._connection.require_model(model)
+
+    def identity(self) -> dict[str, Any]:
+        """Name, server, and how pictures were sent and choices offered."""
+        return {
+            "name": self.name,
+            "revision": None,
+            "server": self._connection.base_url,
+            "choices": "by letter",
+            "preprocessing": f"longest side {self.longest_side}, "
+            + ("PNG" if self.jpeg_quality is None else f"JPEG {self.jpeg_quality}"),
+        }
+
+    @property
+    def usage(self) -> dict[str, float]:
+        """Requests, retries, tokens and (with `prices`) the cost since the judge was loaded."""
+        counts = self._connection.counts
+        usage: dict[str, float] = {key: counts[key] for key in ("requests", "retries", "input_tokens", "output_tokens")}
+        if self.prices is not None:
+            usage["cost"] = sum(
+                price * usage[key] / 1e6 for price, key in zip(self.prices, ("input_tokens", "output_tokens"))
+            )
+        return usage
+
+    def rate(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS) -> Ratings:
+        """Probability of each rating as the first token; see :meth:`rewards.judges.base.Judge.rate`."""
+        images = check_rows(images, prompts, "prompt")
+        words = [str(rating) for rating in ratings]
+        rows = self._ask(images, prompts, _FIRST_TOKEN, [_reader(words, self.most_unknown, "ratings")] * len(prompts))
+        probabilities = torch.full((len(prompts), len(words)), torch.nan)
+        for index, row in enumerate(rows):
+            if isinstance(row, list):
+                probabilities[index] = torch.tensor(row)
+        reasons = tuple(None if isinstance(row, list) else str(row) for row in rows)
+        return Ratings(probabilities, probabilities.sum(-1), reasons)
+
+    def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
+        """The server's answers; None where a row could not be answered."""
+        images = check_rows(images, questions, "question")
+        prompts = [ANSWER_PROMPT.format(question=question) for question in questions]
+        rows = self._ask(images, prompts, {"max_tokens": 16}, [_read_text] * len(prompts))
+        return [row if isinstance(row, str) else None for row in rows]
+
+    def choose(
+        self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> list[torch.Tensor]:
+        """Log-probability of each choice's letter as the first token (TIFA eq. 1 over letters).
+
+        A server gives no likelihood of words that it did not write, so the choices are offered under letters. The order
+        of the choices can sway a model that is asked in this way. A letter outside the returned list has an unknown
+        probability: it is reported as 0 (-inf), and the row abstains under the same condition as in :meth:`rate`.
+
+        Raises:
+            InputError: The lists differ in length, or a question has no choices or more than there are letters.
+        """
+        images = check_rows(images, questions, "question")
+        if len(choices) != len(questions):
+            raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
+        for index, offered in enumerate(choices):
+            if not 1 <= len(offered) <= len(ascii_uppercase):
+                raise InputError(f"question {index} has {len(offered)} choices; expected 1 to {len(ascii_uppercase)}")
+        prompts = [lettered(question, offered) for question, offered in zip(questions, choices)]
+        reads = [_reader(ascii_uppercase[: len(offered)], self.most_unknown, "letters") for offered in choices]
+        rows = self._ask(images, prompts, _FIRST_TOKEN, reads)
+        return [
+            torch.tensor(row).log() if isinstance(row, list) else torch.full((len(offered),), torch.nan)
+            for row, offered in zip(rows, choices)
+        ]
+
+    def explain(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
+        """Why each prompt was given its rating; see :meth:`rewards.judges.decoders.vlm.VLMJudge.explain`."""
+        from rewards.judges.prompting import WHY
+
+        images = check_rows(images, prompts, "prompt")
+        said = [[{"role": "assistant", "content": rating}, {"role": "user", "content": WHY}] for rating in ratings]
+        rows = self._ask(images, prompts, {"max_tokens": 128}, [_read_text] * len(prompts), said)
+        return [row if isinstance(row, str) else None for row in rows]
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._connection.close()
+
+    def _ask(
+        self,
+        images: Sequence[Any],
+        prompts: Sequence[str],
+        options: dict[str, Any],
+        reads: Sequence[Callable[[dict[str, Any]], Result]],
+        further_turns: Sequence[list[dict[str, str]]] | None = None,
+    ) -> list[Result | Exception]:
+        """What its `read` makes of each row's answer, or why there is none. Equal rows are sent once."""
+        self._connection.begin()
+        sent: dict[tuple[Any, ...], Any] = {}
+        encoded: dict[str, str] = {}
+        keys: list[tuple[Any, ...] | Exception] = []
+        for index, (image, prompt) in enumerate(zip(images, prompts)):
+            try:
+                pictures = pictures_of_row(image, index, keep_tensors=False)
+            except InputError as error:
+                keys.append(error)
+                continue
+            for one in pictures:
+                if one.key not in encoded:
+                    encoded[one.key] = self._data_url(one)
+            turns = list(further_turns[index]) if further_turns else []
+            key = (*(one.key for one in pictures), prompt, *(turn["content"] for turn in turns))
+            if key not in sent:
+                body = self._body([encoded[one.key] for one in pictures], prompt, turns, options)
+                tokens = len(prompt) // 4 + TOKENS_A_PICTURE * len(pictures) + options["max_tokens"]
+                sent[key] = self._pool.submit(self._one, body, tokens, reads[index])
+            keys.append(key)
+        results = [key if isinstance(key, Exception) else sent[key].result() for key in keys]
+        for index, result in enumerate(results):
+            if isinstance(result, Exception):
+                logger.warning("judge %s abstains on row %d: %s", self.name, index, result)
+        return results
+
+    def _one(self, body: dict[str, Any], tokens: int, read: Callable[[dict[str, Any]], Result]) -> Result | Exception:
+        try:
+            answer = self._connection.post("/chat/completions", body, self._budget, tokens)
+            usage = answer.get("usage")
+            if isinstance(usage, dict):
+                self._connection.counts["input_tokens"] += int(usage.get("prompt_tokens") or 0)
+                self._connection.counts["output_tokens"] += int(usage.get("completion_tokens") or 0)
+            return read(answer)
+        except GaveUp as error:
+            return error
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:  # JSON of another shape
+            return GaveUp(f"the server's answer cannot be used: {type(error).__name__}: {error}")
+
+    def _body(
+        self, pictures: list[str], prompt: str, turns: list[dict[str, str]], options: dict[str, Any]
+    ) -> dict[str, Any]:
+        content: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": url}} for url in pictures]
+        content.append({"type": "text", "text": well_formed(prompt)})
+        messages = [{"role": "user", "content": content}, *turns]
+        return {"model": self.name, "messages": messages, "temperature": 0.0, **options}
+
+    def _data_url(self, one: Picture) -> str:
+        assert isinstance(one.pixels, Image.Image)
+        picture = one.pixels
+        if max(picture.size) > self.longest_side:
+            picture = picture.copy()
+            picture.thumbnail((self.longest_side, self.longest_side))
+        buffer = io.BytesIO()
+        if self.jpeg_quality is None:
+            picture.save(buffer, "PNG")
+        else:
+            picture.save(buffer, "JPEG", quality=self.jpeg_quality)
+        kind = "png" if self.jpeg_quality is None else "jpeg"
+        return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def _reader(words: Sequence[str], most_unknown: float, what: str) -> Callable[[dict[str, Any]], list[float]]:
+    return lambda answer: read_listed(answer, words, most_unknown, what)
+
+
+def _read_text(answer: dict[str, Any]) -> str:
+    return str(answer["choices"][0]["message"]["content"] or "").strip()

@@ -1,0 +1,1 @@
+"""From run folders to curves, plots and one HTML page."""

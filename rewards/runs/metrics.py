@@ -1,0 +1,144 @@
+"""``metrics.jsonl``: one JSON object a line, written while a run goes and readable at any moment.
+
+A line is ``{"step": int, "time": unix seconds, <flat keys>: number or null}``. A value that does not exist (a mean over
+nothing, a NaN) is null, never 0. ``samples.jsonl`` beside it holds pictures or texts that the report shows
+(:mod:`rewards.runs.samples`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rewards.errors import InputError
+
+
+class MetricsLog:
+    """Appends lines to a ``metrics.jsonl`` file.
+
+    Each line goes to the file in one write and is flushed to the operating system, so that a killed run leaves whole
+    lines and at most one cut-off last line; :func:`read_metrics` skips that one, and the next append starts on a line
+    of its own.
+
+    Args:
+        path: The file; its folder is made where absent. An existing file is continued.
+
+    Example:
+        >>> import tempfile
+        >>> log = MetricsLog(Path(tempfile.mkdtemp()) / "metrics.jsonl")
+        >>> log.append(0, {"rewards/TIFA/overall/mean": 0.5, "kl": float("nan")})
+        >>> [row["rewards/TIFA/overall/mean"] for row in read_metrics(log.path)]
+        [0.5]
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+
+    def append(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Write one line.
+
+        Args:
+            step: The training step (an epoch in DDPO, an optimiser step in GRPO).
+            metrics: Flat keys to numbers; None, NaN and infinities become null. Tensors and arrays of one element are
+                taken as numbers.
+
+        Raises:
+            InputError: A value that is not a number, or a reserved key (``step``, ``time``).
+            OSError: The file cannot be written.
+        """
+        row: dict[str, Any] = {"step": int(step), "time": round(time.time(), 3)}
+        for key, value in metrics.items():
+            if key in row:
+                raise InputError(f"metric {key!r}: the name is reserved")
+            row[key] = _number(key, value)
+        append_line(self.path, json.dumps(row, allow_nan=False))
+
+    def keep_until(self, step: int) -> None:
+        """Drop the lines after ``step``, so that a resumed run continues one curve instead of repeating a stretch.
+
+        Args:
+            step: The last step that stays.
+        """
+        if self.path.exists():
+            rows = [row for row in read_metrics(self.path) if row["step"] <= step]
+            write_whole(self.path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+
+
+def read_metrics(path: str | Path) -> list[dict[str, Any]]:
+    """The lines of a ``metrics.jsonl``, oldest first.
+
+    Args:
+        path: The file, or the run folder that holds it.
+
+    Returns:
+        One dict a line. A cut-off last line (a run that is being written, or was killed) is left out.
+
+    Raises:
+        InputError: A damaged line elsewhere, with its number, or a line without an integer ``step``.
+        OSError: The file cannot be read.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / "metrics.jsonl"
+    return read_lines(path, needs_step=True)
+
+
+def read_lines(path: Path, needs_step: bool = False) -> list[dict[str, Any]]:
+    """The JSON objects of a ``.jsonl`` file, without a cut-off last line (see :func:`read_metrics`)."""
+    lines = path.read_bytes().split(b"\n")
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            if number == len(lines):  # no newline behind it: still being written
+                break
+            raise InputError(f"{path}, line {number}: not a JSON object: {error}") from error
+        if not isinstance(row, dict) or (needs_step and not isinstance(row.get("step"), int)):
+            raise InputError(f"{path}, line {number}: expected an object with a whole number 'step'")
+        rows.append(row)
+    return rows
+
+
+def append_line(path: Path, text: str) -> None:
+    """Append one line in a single write; first ends, or removes, what a killed writer left unfinished."""
+    with open(path, "ab+") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                _drop_unfinished_line(path)
+        file.write(text.encode("utf-8") + b"\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one step: a reader, or a kill, sees the old text or the new, never a half."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _drop_unfinished_line(path: Path) -> None:
+    content = path.read_bytes()
+    os.truncate(path, content.rfind(b"\n") + 1)
+
+
+def _number(key: str, value: Any) -> float | int | None:
+    if value is None:
+        return None
+    try:
+        number = value.item() if hasattr(value, "item") else value
+        if isinstance(number, (bool, int)):
+            return int(number)
+        number = float(number)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"metric {key!r}: expected one number, got {value!r:.80}") from error
+    return number if math.isfinite(number) else None

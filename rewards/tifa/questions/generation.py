@@ -1,0 +1,105 @@
+"""Prompt -> question-answer tuples, by a language model in one call a prompt (TIFA §3.1).
+
+Questions are made once and stored; a run that is killed goes on where it stopped and asks no prompt twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from rewards.errors import InputError
+from rewards.tifa.normalization import collapse_blanks
+from rewards.tifa.questions.language_model import Completion, LanguageModel
+from rewards.tifa.questions.parsing import parse_output
+from rewards.tifa.questions.prompt_files import Prompt
+from rewards.tifa.questions.question import Question
+from rewards.tifa.store.store import Note, QuestionStore
+
+
+@dataclass
+class BuildReport:
+    """What a run of :func:`build_questions` did.
+
+    Attributes:
+        skipped: Prompts that were done before.
+        asked: Prompts that the model was asked about.
+        questions: Questions stored.
+        dropped: Lines of output that could not be used, as "prompt id: what and why".
+        failed: Prompts that got no output, as "prompt id: why"; the next run asks them again.
+    """
+
+    skipped: int = 0
+    asked: int = 0
+    questions: int = 0
+    dropped: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+def build_questions(
+    model: LanguageModel,
+    prompts: Iterable[Prompt],
+    store: QuestionStore,
+    batch_size: int = 8,
+    seed: int = 0,
+    progress: Callable[[int], object] | None = None,
+) -> BuildReport:
+    """Ask a language model for the questions of prompts and store them.
+
+    Args:
+        model: Writes the questions.
+        prompts: With their ids. Prompts that the store has questions for, or that a former run asked about, are
+            skipped; prompts of the same text are asked about once and stored under each id.
+        store: Where they go. Each batch is stored at once with what was dropped, so that a kill loses at most one
+            batch.
+        batch_size: Prompts in one call of the model.
+        seed: Of the order of the choices.
+        progress: Called with the number of prompts that are done.
+
+    Raises:
+        InputError: An id belongs to another prompt.
+    """
+    if batch_size < 1:
+        raise InputError(f"batch_size is {batch_size}; expected at least 1")
+    report = BuildReport()
+    done = store.worked_on()
+    groups: dict[str, list[Prompt]] = {}
+    for prompt in prompts:
+        text = collapse_blanks(prompt.text)
+        if prompt.id not in done:
+            groups.setdefault(text, []).append(prompt)
+        elif collapse_blanks(done[prompt.id]) == text:
+            report.skipped += 1
+        else:
+            raise InputError(f"id {prompt.id!r} is {done[prompt.id]!r} in the store, here {prompt.text!r}")
+    if progress is not None:
+        progress(report.skipped)
+    identity = {"source": "generation", **model.identity(), "seed": seed} if groups else {}
+    waiting = list(groups.values())
+    for start in range(0, len(waiting), batch_size):
+        batch = waiting[start : start + batch_size]
+        questions: list[Question] = []
+        notes: list[Note] = []
+        for group, completion in zip(
+            batch, model.complete([collapse_blanks(group[0].text) for group in batch]), strict=True
+        ):
+            for prompt in group:
+                _take(prompt, completion, seed, questions, notes, report)
+        added = store.add(questions, identity, on_conflict="keep", notes=notes)
+        report.questions += added.new
+        if progress is not None:
+            progress(sum(map(len, batch)))
+    return report
+
+
+def _take(
+    prompt: Prompt, completion: Completion, seed: int, questions: list[Question], notes: list[Note], report: BuildReport
+) -> None:
+    if completion.text is None:
+        report.failed.append(f"{prompt.id}: {completion.error}")
+        return
+    parsed = parse_output(completion.text, prompt.text, prompt.id, seed, completion.cut_off)
+    report.asked += 1
+    report.dropped.extend(f"{prompt.id}: {line}" for line in parsed.dropped)
+    questions.extend(parsed.questions)
+    notes.append(Note(prompt.id, prompt.text, {"questions": len(parsed.questions), "dropped": parsed.dropped}))

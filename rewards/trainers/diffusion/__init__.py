@@ -1,0 +1,1 @@
+"""Models that draw: DDPO on diffusers pipelines."""

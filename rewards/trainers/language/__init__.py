@@ -1,0 +1,1 @@
+"""Models that write: GRPO, RLOO and PPO on TRL."""
