@@ -17,7 +17,7 @@ from rewards.shapes.prompts import question_store
 from rewards.shapes.questions import questions_for
 from rewards.shapes.render import render
 from rewards.shapes.scenes import Scene
-from rewards.tifa.questions import Question, question_to_row
+from rewards.tifa.questions.question import Question, question_to_row
 
 STRANGE = "is there a purple triangle in it?"
 """A question whose choices the judge never says: its free-form answers match none of them."""
