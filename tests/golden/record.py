@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch.nn import functional
 
 from tests.golden.inputs import write_inputs
-from tests.golden.runs import SCORES, TRAININGS
+from tests.golden.runs import MODELS, SCORES, TRAININGS
 
 HERE = Path(__file__).parent
 PACKAGES = ("torch", "torchvision", "transformers", "diffusers", "trl", "peft", "accelerate", "numpy", "pillow")
@@ -46,14 +47,27 @@ def main(names: list[str]) -> None:
             text = json.dumps(first, separators=(",", ":"), allow_nan=False)
             (HERE / f"{name}.json").write_text(text + "\n", encoding="utf-8")
             print(f"{name}: {len(text)} bytes")
+        made_of = material(inputs)
     command = "OMP_NUM_THREADS=1 python -m tests.golden.record"
-    made = {"command": command, "commit": COMMIT, "cpu": _processor(), **environment()}
+    made = {"command": command, "commit": COMMIT, "cpu": _processor(), **environment(), **made_of}
     (HERE / "made.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 
 def environment() -> dict[str, Any]:
     """What must be equal for the same program to give the same bits: the versions, and how this machine computes."""
     return {"versions": {name: version(name) for name in PACKAGES}, "arithmetic": arithmetic()}
+
+
+def material(inputs: Path) -> dict[str, Any]:
+    """What the runs are made of, whatever computes them: hashes of the models' weights, and of the inputs' contents."""
+    digest = hashlib.blake2b(digest_size=8)
+    for path in sorted(inputs.rglob("*")):
+        if path.suffix in (".json", ".jsonl"):
+            digest.update(path.read_bytes())
+        elif path.suffix == ".png":
+            digest.update(Image.open(path).tobytes())
+    models = {name: hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest() for name, path in MODELS.items()}
+    return {"models": models, "inputs": digest.hexdigest()}
 
 
 def arithmetic() -> str:

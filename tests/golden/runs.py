@@ -22,6 +22,16 @@ from rewards.trainers.weighted import WeightedReward
 from tests.golden.reading import Values, lines_of, read_benchmark, read_ranking, read_run, read_scores
 
 ROOT = Path(__file__).resolve().parents[2]
+WEIGHTS = ROOT / "rewards" / "shapes" / "weights"
+RATER = ROOT / "tests" / "fixtures" / "old_rater"  # the rater of the recording; the packaged one is trained further
+MODELS = {
+    "rater": RATER / "model.safetensors",
+    "vqa": WEIGHTS / "vqa_judge" / "model.safetensors",
+    "captioner": WEIGHTS / "captioner" / "model.safetensors",
+    "generator": WEIGHTS / "stable_diffusion" / "unet" / "diffusion_pytorch_model.safetensors",
+}
+"""The weights that the frozen results were made with. Weights trained anew go into the package; those of the recording
+then move to `tests/fixtures`, as the rater's have, and the runs below name that folder."""
 TEXTS = ["data.train.n=16", "data.held_out.n=12", "trainer.per_device_train_batch_size=16", "evaluation.num_samples=2"]
 
 
@@ -70,7 +80,7 @@ def ppo(inputs: Path, out: Path) -> Values:
 
 def rerank_texts(inputs: Path, out: Path) -> Values:
     """40 pictures with 6 texts each by HarmonicEval, and what is made of the ranking for DPO and SFT."""
-    reward = ["reward.kind=harmonic", "reward.judge=shapes-rater", "reward.gamma=0.5", "reward.device=cpu"]
+    reward = ["reward.kind=harmonic", f"reward.judge={RATER}", "reward.gamma=0.5", "reward.device=cpu"]
     outputs = ["--pairs", "--min-margin", "0.25", "--sft", "--gain"]
     audit = "audit={kind: function, function: 'rewards.shapes.truth_reward:caption_truth_reward'}"
     _command("rerank", inputs / "texts.jsonl", *reward, audit, "shard_size=16", "--out", out, *outputs, status=3)
@@ -88,8 +98,9 @@ def rerank_pictures(inputs: Path, out: Path) -> Values:
 
 def best_of_n_texts(inputs: Path, out: Path) -> Values:
     """The best of 4 captions of 8 pictures."""
-    sampling = ["generate.n=4", "generate.limit=8", "generate.device=cpu", "rerank.reward.device=cpu", f"out={out}"]
-    _command("best-of-n", "--config", ROOT / "configs" / "best_of_n_shapes.yaml", *sampling)
+    sampling = ["generate.n=4", "generate.limit=8", "generate.device=cpu"]
+    judge = [f"rerank.reward.judge={RATER}", "rerank.reward.device=cpu"]
+    _command("best-of-n", "--config", ROOT / "configs" / "best_of_n_shapes.yaml", *sampling, *judge, f"out={out}")
     return read_ranking(out / "ranking") | {"texts": _candidates(out)}
 
 
@@ -103,7 +114,7 @@ def best_of_n_pictures(inputs: Path, out: Path) -> Values:
 
 def score_harmonic(inputs: Path, out: Path) -> list[Values]:
     """32 texts by criterion."""
-    judge = ["--judge", "shapes-rater", "--device", "cpu"]
+    judge = ["--judge", RATER, "--device", "cpu"]
     _command("score", "harmonic", inputs / "rated.jsonl", "--out", out / "scores.jsonl", *judge, "--batch-size", 7)
     return read_scores(out / "scores.jsonl")
 
@@ -138,7 +149,7 @@ def tifa_bench(inputs: Path, out: Path) -> Values:
 
 def harmonic_python(inputs: Path, out: Path) -> Values:
     """HarmonicEval called from Python: settings that the commands do not reach, and TRL's convention."""
-    judge = load_judge("shapes-rater", device="cpu")
+    judge = load_judge(str(RATER), device="cpu")
     rows = lines_of(inputs / "rated.jsonl")[:16]
     images = [None if "missing" in row["image"] else str(inputs / row["image"]) for row in rows]
     texts = [row["text"] for row in rows]
@@ -207,7 +218,7 @@ def _groups(size: int) -> list[str]:
 
 
 def _text(script: str, config: str, out: Path, *overrides: str) -> Values:
-    _example(script, "--config", f"configs/{config}", f"output_dir={out}", *TEXTS, *overrides)
+    _example(script, "--config", f"configs/{config}", f"output_dir={out}", f"reward.judge={RATER}", *TEXTS, *overrides)
     return read_run(out)
 
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from tests.golden.inputs import write_inputs
-from tests.golden.record import HERE, environment, new_folder, rounded
+from tests.golden.record import HERE, environment, material, new_folder, rounded
 from tests.golden.runs import SCORES, TRAININGS
 
 SAME = 1e-6
@@ -55,6 +55,14 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+def test_models_and_inputs_are_those_of_the_recording(inputs):
+    made = json.loads((HERE / "made.json").read_text("utf-8"))
+    here = material(inputs)
+    assert here["inputs"] == made["inputs"], "the shapes world draws, describes or asks otherwise than at the recording"
+    changed = [name for name, digest in made["models"].items() if here["models"][name] != digest]
+    assert not changed, f"other weights of {', '.join(changed)}: keep those of the recording (MODELS in runs.py)"
 
 
 @pytest.mark.parametrize("name", SCORES)
