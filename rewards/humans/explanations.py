@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
+from rewards.humans.files import json_lines, number, text
 from rewards.humans.metrics.base import TextItem
 
 _STYLE = (
@@ -82,19 +83,16 @@ def read_items(path: str | Path, images: Path | None = None) -> list[TextItem]:
     Raises:
         InputError: a line that is not JSON, or lacks image or text; with its number.
     """
-    items = []
     folder = images if images is not None else Path(path).parent
-    with Path(path).open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                row = json.loads(line)
-                box = tuple(map(float, row["box"])) if row.get("box") else None
-                item = TextItem(str(folder / row["image"]), row["text"], row.get("question"), box)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise InputError(f"{path}, line {number}: needs JSON with image and text ({error!r})") from error
-            if not isinstance(item.text, str):
-                raise InputError(f"{path}, line {number}: text is {item.text!r}")
-            items.append(item)
+    items = []
+    for line, row in json_lines(path):
+        where = f"{path}, line {line}"
+        box, question = row.get("box"), row.get("question")
+        if box is not None and not (isinstance(box, list) and len(box) == 4):
+            raise InputError(f"{where}: box is {box!r}; [left, top, right, bottom] is needed")
+        edges = tuple(number(edge, f"{where}, box") for edge in box) if box else None
+        picture = str(folder / text(row, "image", where))
+        items.append(TextItem(picture, text(row, "text", where), str(question) if question else None, edges))
     return items
 
 

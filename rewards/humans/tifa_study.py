@@ -7,7 +7,6 @@ annotators gives the ceiling that no metric can be asked to exceed.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rewards.errors import InputError
+from rewards.humans.files import read_json
 from rewards.humans.statistics.agreement import Agreement, agreement, finite_or_none
 
 # In the order of the paper's table 2; keys are those of the official file.
@@ -71,10 +71,7 @@ def read_tifa_study(path: str | Path) -> list[StudyItem]:
             their mean, a metric that is not a finite number, or other metrics than the first row; the message names
             the row and the reason. OSError when the file cannot be read.
     """
-    try:
-        rows = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
+    rows = read_json(path)
     if not isinstance(rows, dict) or not rows:
         raise InputError(f"{path} holds no rows; an object with one entry a picture is needed")
     items = [_item(path, key, row) for key, row in rows.items()]

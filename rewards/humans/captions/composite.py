@@ -7,7 +7,6 @@ thoroughness) are exports of a crowd-sourcing site, separated by semicolons: `In
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -15,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from rewards.errors import InputError
 from rewards.humans.captions.records import JudgedCaption, Reading
+from rewards.humans.files import csv_rows
 
 _IMAGE = "Input.image_url"
 
@@ -31,18 +31,13 @@ def read_composite(path: str | Path, references: Mapping[str, list[str]] | None 
         InputError: missing columns, a row with another number of cells, a text without rating or the reverse, a rating
             outside 1..5, or a row without a picture in the middle of the file.
     """
-    with Path(path).open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file, delimiter=";")
-        header = reader.fieldnames or []
-        texts = sorted((name for name in header if re.fullmatch(r"Input\.text\d+", name)), key=_trailing_number)
-        answers = [f"Answer.Q{_trailing_number(name)}Answer" for name in texts]
-        if missing := [name for name in [_IMAGE, *answers] if name not in header] or not texts:
-            raise InputError(f"{path} has no columns {missing if texts else 'Input.text1'}; its header is {header}")
-        rows = [(reader.line_num, row) for row in reader]
+    rows = list(csv_rows(path, delimiter=";", columns=[_IMAGE]))
+    header = list(rows[0][1]) if rows else []
+    texts = sorted((name for name in header if re.fullmatch(r"Input\.text\d+", name)), key=_trailing_number)
+    answers = [f"Answer.Q{_trailing_number(name)}Answer" for name in texts]
+    if missing := [name for name in answers if name not in header] if texts else ["Input.text1"]:
+        raise InputError(f"{path} has no columns {', '.join(missing)}; its header is {header}")
     needed = [_IMAGE, *texts, *answers]
-    for line, row in rows:
-        if None in row or any(row[name] is None for name in needed):
-            raise InputError(f"{path}, line {line}: has another number of cells than the header")
     end = len(rows)
     while end and not any(rows[end - 1][1][name].strip() for name in needed):
         end -= 1

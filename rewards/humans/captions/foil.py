@@ -7,12 +7,12 @@ of them, four as a rule (4-ref).
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
 from rewards.humans.captions.records import CaptionPair, Reading
+from rewards.humans.files import read_json
 
 
 def read_foil(foil: str | Path, coco_captions: str | Path, references: int = 4) -> Reading[CaptionPair]:
@@ -67,15 +67,15 @@ def read_foil(foil: str | Path, coco_captions: str | Path, references: int = 4) 
     return Reading(records, [])
 
 
-def _load(path: str | Path, *names: str) -> dict[str, Any]:
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
+def _load(path: str | Path, *names: str) -> dict[str, list[object]]:
+    content = read_json(path)
+    lists: dict[str, list[object]] = {}
     for name in names:
-        if not isinstance(content, dict) or not isinstance(content.get(name), list):
+        found = content.get(name) if isinstance(content, dict) else None
+        if not isinstance(found, list):
             raise InputError(f"{path} has no list {name!r}")
-    return dict(content)
+        lists[name] = found
+    return lists
 
 
 def _fields(row: Any, names: tuple[str, ...], where: str) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import InputError
+from rewards.humans.files import json_lines, number
 from rewards.humans.mmhe.records import CANDIDATES, CRITERIA, Instance
 
 
@@ -40,21 +40,19 @@ def read_scores(path: str | Path, instances: Sequence[Instance]) -> CandidateSco
     criteria = np.full((len(instances), CANDIDATES, len(CRITERIA)), np.nan)
     seen = np.zeros(overall.shape, dtype=bool)
     with_criteria = 0
-    with Path(path).open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            where = f"{path}, line {number}"
-            try:
-                row = json.loads(line)
-                n, k = position[str(row["id"])], int(row["candidate"])
-            except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-                raise InputError(f"{where}: needs JSON with a known id and a candidate index ({error!r})") from error
-            if not 0 <= k < CANDIDATES or seen[n, k]:
-                raise InputError(f"{where}: candidate {k} of {row['id']!r} is out of range or scored twice")
-            seen[n, k] = True
-            overall[n, k] = _number(row.get("overall"), where)
-            if row.get("criteria") is not None:
-                with_criteria += 1
-                criteria[n, k] = [_number(row["criteria"].get(name), where) for name in CRITERIA]
+    for line, row in json_lines(path):
+        where = f"{path}, line {line}"
+        n, k = position.get(str(row.get("id"))), row.get("candidate")
+        if n is None or not isinstance(k, int) or isinstance(k, bool):
+            raise InputError(f"{where}: needs a known id and a candidate index, not {row.get('id')!r} and {k!r}")
+        if not 0 <= k < CANDIDATES or seen[n, k]:
+            raise InputError(f"{where}: candidate {k} of {row['id']!r} is out of range or scored twice")
+        seen[n, k] = True
+        overall[n, k] = number(row.get("overall"), where)
+        of_criteria = row.get("criteria")
+        if isinstance(of_criteria, dict):
+            with_criteria += 1
+            criteria[n, k] = [number(of_criteria.get(name), where) for name in CRITERIA]
     if not seen.all():
         n, k = map(int, np.argwhere(~seen)[0])
         raise InputError(
@@ -63,11 +61,3 @@ def read_scores(path: str | Path, instances: Sequence[Instance]) -> CandidateSco
     if with_criteria not in (0, seen.size):
         raise InputError(f"{path}: {with_criteria} of {seen.size} lines have criteria; all or none are needed")
     return CandidateScores(overall, criteria if with_criteria else None)
-
-
-def _number(value: Any, where: str) -> float:
-    if value is None:
-        return float("nan")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{where}: {value!r} is not a number")
-    return float(value)

@@ -93,7 +93,7 @@ def test_broken_scores_are_refused_with_the_line(tmp_path, instances):
     for rows, message in (
         ([*good, good[0]], "line 13: candidate 0 of 'v0' is out of range or scored twice"),
         (good[:-1], "candidate 2 of 'c1' and 0 others have no score"),
-        ([{**good[0], "id": "zz"}, *good[1:]], "line 1: needs JSON with a known id"),
+        ([{**good[0], "id": "zz"}, *good[1:]], "line 1: needs a known id"),
         ([{**good[0], "overall": "high"}, *good[1:]], "line 1: 'high' is not a number"),
         (some, "1 of 12 lines have criteria"),
     ):
