@@ -1,4 +1,4 @@
-"""The one reader of people's files: JSON, JSON lines and CSV, where each bad row is named by file and line."""
+"""The one reader of people's files: JSON, JSON lines and CSV, where bad rows are named; and values ready for JSON."""
 
 from __future__ import annotations
 
@@ -108,4 +108,24 @@ def text(row: Mapping[str, object], name: str, where: str) -> str:
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{where}: {name} is {value!r}; text is needed")
+    return value
+
+
+def finite_or_none(values: Mapping[str, object]) -> dict[str, object]:
+    """Replace NaN and infinities, anywhere inside dicts and lists, by None: JSON has no NaN.
+
+    Example:
+        >>> finite_or_none({"tau": float("nan"), "items": [1, 0.5]})
+        {'tau': None, 'items': [1, 0.5]}
+    """
+    return {key: _finite_or_none(value) for key, value in values.items()}
+
+
+def _finite_or_none(value: object) -> object:
+    if isinstance(value, dict):
+        return finite_or_none(value)
+    if isinstance(value, list | tuple):
+        return [_finite_or_none(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value

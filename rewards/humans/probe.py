@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rewards.humans.files import finite_or_none
 from rewards.humans.metrics.base import TextItem
-from rewards.humans.statistics.agreement import Estimate, agreement, finite_or_none
+from rewards.humans.statistics.agreement import agreement
+from rewards.humans.statistics.intervals import Estimate
 from rewards.humans.tables import text_table, with_interval
 
 Array = NDArray[Any]
@@ -71,7 +73,7 @@ class Probe:
     items: int
     notes: list[str]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
         criteria = {
             name: {
@@ -83,7 +85,7 @@ class Probe:
             for name, c in self.criteria.items()
         }
         shifts = {name: {c: list(pair) for c, pair in row.items()} for name, row in self.shifts.items()}
-        return dict(finite_or_none({"items": self.items, "criteria": criteria, "shifts": shifts, "notes": self.notes}))
+        return finite_or_none({"items": self.items, "criteria": criteria, "shifts": shifts, "notes": self.notes})
 
     def text(self) -> str:
         """Tables for people."""

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import InputError
-from rewards.humans.statistics.agreement import Estimate, finite_or_none, percentile_interval
+from rewards.humans.files import finite_or_none
+from rewards.humans.statistics.intervals import Estimate, percentile_interval
 from rewards.humans.statistics.resampling import multiplicities
 from rewards.rerank.ranking import Ranking
 

@@ -23,8 +23,9 @@ def agreement(
 ) -> None:
     """Agreement of columns of scores with a column of human scores; the first metric is tested against the others."""
     from rewards.humans.columns import read_columns
+    from rewards.humans.files import finite_or_none
     from rewards.humans.statistics.agreement import agreement as compare
-    from rewards.humans.statistics.agreement import difference, finite_or_none
+    from rewards.humans.statistics.agreement import difference
     from rewards.humans.tables import with_interval
 
     columns = read_columns(file, numbers=[human, *metric], labels=[group] if group else [])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rewards.errors import InputError
-from rewards.humans.statistics.agreement import Agreement, Estimate, agreement, percentile_interval
-from rewards.humans.statistics.resampling import multiplicities
+from rewards.humans.statistics.agreement import Agreement, agreement
+from rewards.humans.statistics.intervals import Estimate, Share, share
+from rewards.humans.statistics.pair_counts import Array
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Reading(NamedTuple, Generic[Record]):
 
 
 def caption_agreement(
-    records: Sequence[JudgedCaption], scores: NDArray[Any], *, resamples: int = 2000, seed: int = 0
+    records: Sequence[JudgedCaption], scores: Array, *, resamples: int = 2000, seed: int = 0
 ) -> Agreement:
     """Agreement of a metric with the judgments; the captions of one picture are resampled together.
 
@@ -61,8 +61,8 @@ def caption_agreement(
 
 def pair_accuracy(
     records: Sequence[CaptionPair],
-    scores_a: NDArray[Any],
-    scores_b: NDArray[Any],
+    scores_a: Array,
+    scores_b: Array,
     *,
     resamples: int = 2000,
     seed: int = 0,
@@ -84,20 +84,18 @@ def pair_accuracy(
     sign = np.sign(np.asarray(scores_a, dtype=float) - np.asarray(scores_b, dtype=float))
     right = 0.5 + 0.5 * sign * np.array([record.preference for record in records])
     numbers: dict[str, int] = {}
-    clusters = np.array([numbers.setdefault(record.image, len(numbers)) for record in records])
-    categories = list(dict.fromkeys(record.category for record in records))
-    label = np.array([record.category for record in records])
+    pictures = np.array([numbers.setdefault(record.image, len(numbers)) for record in records])
     judged = np.isfinite(right)
-    sums = []
-    for name in categories:
-        chosen = judged & (label == name)
-        sums += [np.bincount(clusters[chosen], weights=right[chosen], minlength=len(numbers))]
-        sums += [np.bincount(clusters[chosen], minlength=len(numbers)).astype(float)]
-    by_cluster = np.stack(sums, axis=1)
-    drawn = np.concatenate([w @ by_cluster for w in multiplicities(len(numbers), resamples, seed, chunk=200)])
-    table = np.concatenate([by_cluster.sum(0, keepdims=True), drawn])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = {name: table[:, 2 * k] / table[:, 2 * k + 1] for k, name in enumerate(categories)}
-        shares["all"] = table[:, ::2].sum(1) / table[:, 1::2].sum(1)
-        shares["mean"] = np.mean([shares[name] for name in categories], axis=0)
-    return {name: percentile_interval(float(share[0]), share[1:]) for name, share in shares.items()}
+    credit = np.where(judged, right, 0.0)
+    label = np.array([record.category for record in records])
+    # The same seed draws the same pictures for every category, so that their mean is of one resample.
+    shares = {
+        name: share(credit, judged & (label == name), pictures, resamples=resamples, seed=seed)
+        for name in dict.fromkeys(label.tolist())
+    }
+    everything = share(credit, judged, pictures, resamples=resamples, seed=seed)
+    mean = Share(
+        float(np.mean([found.value for found in shares.values()])),
+        np.mean([found.drawn for found in shares.values()], axis=0),
+    )
+    return {name: found.estimate() for name, found in {**shares, "all": everything, "mean": mean}.items()}

@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass
 from rewards.errors import InputError
 from rewards.humans.dsg.answers import Answers, PictureKey, listed
 from rewards.humans.dsg.scores import Dependencies, picture_score
-from rewards.humans.statistics.agreement import Agreement, Difference, agreement, difference, finite_or_none
+from rewards.humans.files import finite_or_none
+from rewards.humans.statistics.agreement import Agreement, Difference, agreement, difference
 from rewards.humans.tables import decimal_with_interval, text_table
 
 SHOWN = {
@@ -86,15 +87,13 @@ class DSGStudy:
 
     def as_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
-        return dict(
-            finite_or_none(
-                {
-                    "variants": {name: found.as_dict() for name, found in self.variants.items()},
-                    "comparisons": [asdict(found) for found in self.comparisons],
-                    "prompts": self.prompts,
-                    "notes": self.notes,
-                }
-            )
+        return finite_or_none(
+            {
+                "variants": {name: found.as_dict() for name, found in self.variants.items()},
+                "comparisons": [asdict(found) for found in self.comparisons],
+                "prompts": self.prompts,
+                "notes": self.notes,
+            }
         )
 
 

@@ -12,22 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rewards.errors import InputError
+from rewards.humans.files import finite_or_none
 from rewards.humans.mmhe.records import CRITERIA, TASKS, Instance
 from rewards.humans.mmhe.scores import CandidateScores
-from rewards.humans.statistics.agreement import (
-    Agreement,
-    Estimate,
-    agreement,
-    finite_or_none,
-    no_agreement,
-    percentile_interval,
-)
+from rewards.humans.statistics.agreement import Agreement, agreement, no_agreement
+from rewards.humans.statistics.intervals import Estimate, Share, share
+from rewards.humans.statistics.pair_counts import Array
 from rewards.humans.tables import percent, text_table
 
 Unit = Literal["pairs", "best"]
@@ -46,7 +41,7 @@ class Accuracy:
     abstained: int
 
 
-def credit(scores: NDArray[Any], best: int, unit: Unit, ties: TieRule) -> tuple[float, float, int]:
+def credit(scores: Array, best: int, unit: Unit, ties: TieRule) -> tuple[float, float, int]:
     """Credit of one instance: (sum of credit, number of comparisons, number of ties). The one place of the tie rule.
 
     A tie between the people's best and another candidate counts one half ("half"; among k tied best candidates 1/k),
@@ -77,7 +72,7 @@ def credit(scores: NDArray[Any], best: int, unit: Unit, ties: TieRule) -> tuple[
 
 def accuracy_by_task(
     instances: Sequence[Instance],
-    overall: NDArray[Any],
+    overall: Array,
     *,
     unit: Unit = "pairs",
     ties: TieRule = "half",
@@ -101,35 +96,26 @@ def accuracy_by_task(
     """
     if overall.shape != (len(instances), 3):
         raise InputError(f"overall has shape {overall.shape}; ({len(instances)}, 3) is needed")
-    rng = np.random.default_rng(seed)
     result: dict[str, Accuracy] = {}
-    draws, values = [], []
-    for task in [task for task in TASKS if any(instance.task == task for instance in instances)]:
-        rows = [n for n, instance in enumerate(instances) if instance.task == task and instance.best is not None]
-        judged = [n for n in rows if np.isfinite(overall[n]).all()]
-        counted = np.array([credit(overall[n], instances[n].best or 0, unit, ties) for n in judged]).reshape(-1, 3)
-        value = _share(counted[:, 0].sum(), counted[:, 1].sum())
-        picks = rng.integers(0, max(len(judged), 1), size=(resamples, len(judged)))
-        drawn = _share(counted[picks, 0].sum(1), counted[picks, 1].sum(1))
+    shares: list[Share] = []
+    for stratum, task in enumerate(_tasks(instances)):
+        chosen = [n for n, instance in enumerate(instances) if instance.task == task and instance.best is not None]
+        judged = [n for n in chosen if np.isfinite(overall[n]).all()]
+        counted = _credits(instances, overall, judged, unit, ties)
+        found = share(counted[:, 0], counted[:, 1], resamples=resamples, seed=(seed, stratum))
         result[task] = Accuracy(
-            percentile_interval(float(value), drawn, confidence),
-            int(counted[:, 1].sum()),
-            int(counted[:, 2].sum()),
-            len(rows) - len(judged),
+            found.estimate(confidence), int(counted[:, 1].sum()), int(counted[:, 2].sum()), len(chosen) - len(judged)
         )
-        draws.append(drawn)
-        values.append(float(value))
+        shares.append(found)
     totals = {name: sum(getattr(a, name) for a in result.values()) for name in ("comparisons", "ties", "abstained")}
-    result["average"] = Accuracy(
-        percentile_interval(float(np.mean(values)), np.mean(draws, axis=0), confidence), **totals
-    )
+    result["average"] = Accuracy(_mean(shares).estimate(confidence), **totals)
     return result
 
 
 def accuracy_difference(
     instances: Sequence[Instance],
-    overall_a: NDArray[Any],
-    overall_b: NDArray[Any],
+    overall_a: Array,
+    overall_b: Array,
     *,
     unit: Unit = "pairs",
     ties: TieRule = "half",
@@ -140,21 +126,14 @@ def accuracy_difference(
 
     Instances on which either abstained are left out for both. Args as for :func:`accuracy_by_task`.
     """
-    rng = np.random.default_rng(seed)
-    values, draws = [], []
-    for task in [task for task in TASKS if any(instance.task == task for instance in instances)]:
+    changes: list[Share] = []
+    for stratum, task in enumerate(_tasks(instances)):
         rows = [n for n, instance in enumerate(instances) if instance.task == task and instance.best is not None]
         rows = [n for n in rows if np.isfinite(overall_a[n]).all() and np.isfinite(overall_b[n]).all()]
-        counted = [
-            np.array([credit(overall[n], instances[n].best or 0, unit, ties) for n in rows]).reshape(-1, 3)
-            for overall in (overall_a, overall_b)
-        ]
-        picks = rng.integers(0, max(len(rows), 1), size=(resamples, len(rows)))
-        shares = [_share(c[:, 0].sum(), c[:, 1].sum()) for c in counted]
-        drawn = [_share(c[picks, 0].sum(1), c[picks, 1].sum(1)) for c in counted]
-        values.append(float(shares[0] - shares[1]))
-        draws.append(drawn[0] - drawn[1])
-    return percentile_interval(float(np.mean(values)), np.mean(draws, axis=0))
+        counted = [_credits(instances, overall, rows, unit, ties) for overall in (overall_a, overall_b)]
+        a, b = (share(c[:, 0], c[:, 1], resamples=resamples, seed=(seed, stratum)) for c in counted)
+        changes.append(Share(a.value - b.value, a.drawn - b.drawn))
+    return _mean(changes).estimate()
 
 
 def criterion_agreement(
@@ -166,7 +145,7 @@ def criterion_agreement(
     that score with each criterion. Candidates of one instance are resampled together.
     """
     result: dict[str, dict[str, Agreement]] = {}
-    for task in [task for task in TASKS if any(instance.task == task for instance in instances)]:
+    for task in _tasks(instances):
         rows = [n for n, instance in enumerate(instances) if instance.task == task]
         groups = [instances[n].id for n in rows for _ in range(3)]
         result[task] = {}
@@ -211,9 +190,20 @@ def criterion_table(results: Mapping[str, Mapping[str, Mapping[str, Agreement]]]
     return text_table(header, rows)
 
 
-def _share(credit_sum: Any, comparisons: Any) -> Any:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(np.asarray(comparisons) > 0, np.divide(credit_sum, comparisons), np.nan)
+def _tasks(instances: Sequence[Instance]) -> list[str]:
+    """The tasks present, in the paper's order; each is a stratum of the bootstrap."""
+    return [task for task in TASKS if any(instance.task == task for instance in instances)]
+
+
+def _credits(instances: Sequence[Instance], overall: Array, rows: Sequence[int], unit: Unit, ties: TieRule) -> Array:
+    """(len(rows), 3): credit, comparisons and ties of each instance."""
+    counted = [credit(overall[n], instances[n].best or 0, unit, ties) for n in rows]
+    return np.array(counted, dtype=np.float64).reshape(-1, 3)
+
+
+def _mean(shares: Sequence[Share]) -> Share:
+    """Mean over tasks, which were drawn each by itself."""
+    return Share(float(np.mean([found.value for found in shares])), np.mean([found.drawn for found in shares], axis=0))
 
 
 @dataclass(frozen=True)
@@ -225,17 +215,15 @@ class Report:
     criteria: dict[str, dict[str, dict[str, Agreement]]]
     unit: Unit
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
         criteria = {
             name: {task: {c: result.as_dict() for c, result in by_c.items()} for task, by_c in by_task.items()}
             for name, by_task in self.criteria.items()
         }
         accuracy = {name: {task: asdict(a) for task, a in row.items()} for name, row in self.accuracy.items()}
-        return dict(
-            finite_or_none(
-                {"unit": self.unit, "accuracy": accuracy, "tie_effect": self.tie_effect, "criteria": criteria}
-            )
+        return finite_or_none(
+            {"unit": self.unit, "accuracy": accuracy, "tie_effect": self.tie_effect, "criteria": criteria}
         )
 
     def text(self, statistic: str = "kendall_tau_b") -> str:

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from rewards.humans.files import finite_or_none
 from rewards.humans.mmhe.best_of_three import Accuracy, accuracy_table, criterion_table
-from rewards.humans.statistics.agreement import Agreement, Estimate, finite_or_none
+from rewards.humans.statistics.agreement import Agreement
+from rewards.humans.statistics.intervals import Estimate
 from rewards.humans.tables import with_interval
 
 
@@ -62,7 +64,7 @@ class Study:
             return f"Harmonic weighting hurts here: {shown} points of accuracy against uniform averaging."
         return f"Harmonic weighting makes no clear difference here: {shown} points of accuracy over uniform averaging."
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
 
         def plain(table: Mapping[str, Mapping[str, Accuracy]]) -> dict[str, Any]:
@@ -75,17 +77,15 @@ class Study:
             name: {task: {c: a.as_dict()["statistics"] for c, a in by_c.items()} for task, by_c in row.items()}
             for name, row in self.criteria.items()
         }
-        return dict(
-            finite_or_none(
-                {
-                    "instances": self.instances,
-                    "table2": plain(self.accuracy),
-                    "table3": criteria,
-                    "table5": plain(self.ablation),
-                    "table6": plain(self.gammas),
-                    "harmonic_minus_uniform": vars(self.weighting),
-                    "verdict": self.verdict(),
-                    "notes": self.notes,
-                }
-            )
+        return finite_or_none(
+            {
+                "instances": self.instances,
+                "table2": plain(self.accuracy),
+                "table3": criteria,
+                "table5": plain(self.ablation),
+                "table6": plain(self.gammas),
+                "harmonic_minus_uniform": vars(self.weighting),
+                "verdict": self.verdict(),
+                "notes": self.notes,
+            }
         )

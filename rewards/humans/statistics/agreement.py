@@ -16,7 +16,9 @@ import scipy.stats
 from numpy.typing import ArrayLike, NDArray
 
 from rewards.errors import InputError
+from rewards.humans.files import finite_or_none
 from rewards.humans.statistics import named as statistics
+from rewards.humans.statistics.intervals import Estimate, percentile_interval, two_sided_p
 from rewards.humans.statistics.pair_counts import count_pairs, dense_ranks
 from rewards.humans.statistics.resampling import resample
 
@@ -32,18 +34,6 @@ STATISTICS = (
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A statistic with its interval: value, low and high as fractions (not percent); NaN where it is undefined."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{100 * self.value:.2f} [{100 * self.low:.2f}, {100 * self.high:.2f}]"
-
-
-@dataclass(frozen=True)
 class Agreement:
     """Agreement of one metric with people.
 
@@ -54,7 +44,6 @@ class Agreement:
         clusters: independent groups in the bootstrap.
         ties: the tie rule of the two pairwise accuracies.
         confidence, resamples, seed: of the intervals.
-        method: "exact" or "first-order" resampling, see :mod:`rewards.humans.statistics.resampling`.
     """
 
     statistics: dict[str, Estimate]
@@ -65,12 +54,11 @@ class Agreement:
     confidence: float
     resamples: int
     seed: int
-    method: str
 
     def __getitem__(self, name: str) -> Estimate:
         return self.statistics[name]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain values for JSON; undefined numbers are None."""
         return finite_or_none(asdict(self))
 
@@ -133,7 +121,7 @@ def agreement(
     with_groups = groups is not None
     values = _point_values(x[0], y, clusters, ties)
     drawn = resample(x[0], y, clusters, resamples=resamples, seed=seed, ties=ties)
-    estimates = {name: percentile_interval(values[name], drawn.statistics[name], confidence) for name in STATISTICS}
+    estimates = {name: percentile_interval(values[name], drawn[name], confidence) for name in STATISTICS}
     if not with_groups:
         estimates["pairwise_accuracy_within"] = Estimate(math.nan, math.nan, math.nan)
     return Agreement(
@@ -145,14 +133,13 @@ def agreement(
         confidence=confidence,
         resamples=resamples,
         seed=seed,
-        method=drawn.method,
     )
 
 
 def no_agreement(abstained: int) -> Agreement:
     """What is known of a metric that abstained on all but one item or less: nothing, NaN throughout."""
     nothing = Estimate(math.nan, math.nan, math.nan)
-    return Agreement(dict.fromkeys(STATISTICS, nothing), 0, abstained, 0, "half", 0.95, 0, 0, "none")
+    return Agreement(dict.fromkeys(STATISTICS, nothing), 0, abstained, 0, "half", 0.95, 0, 0)
 
 
 def difference(
@@ -183,28 +170,15 @@ def difference(
         raise InputError(f"unknown statistic {statistic!r}; one of {', '.join(STATISTICS)} is needed")
     x, y, clusters, abstained = _aligned([metric_a, metric_b], human, groups)
     values = [_point_values(column, y, clusters, ties)[statistic] for column in x]
-    drawn = [
-        resample(column, y, clusters, resamples=resamples, seed=seed, ties=ties).statistics[statistic] for column in x
-    ]
+    drawn = [resample(column, y, clusters, resamples=resamples, seed=seed, ties=ties)[statistic] for column in x]
     change = drawn[0] - drawn[1]
     return Difference(
         statistic,
         percentile_interval(values[0] - values[1], change, confidence),
-        _two_sided_p(change),
+        two_sided_p(change),
         len(y),
         abstained,
     )
-
-
-def finite_or_none(value: Any) -> Any:
-    """Replace NaN and infinities, anywhere inside dicts and lists, by None: JSON has no NaN."""
-    if isinstance(value, dict):
-        return {key: finite_or_none(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite_or_none(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def _point_values(metric: NDArray[Any], human: NDArray[Any], clusters: NDArray[Any], ties: Any) -> dict[str, float]:
@@ -220,24 +194,6 @@ def _point_values(metric: NDArray[Any], human: NDArray[Any], clusters: NDArray[A
         "kendall_tau_c": math.nan if constant else scipy.stats.kendalltau(metric, human, variant="c").statistic,
     }
     return {name: float(value) for name, value in values.items()}
-
-
-def percentile_interval(value: float, resampled: NDArray[Any], confidence: float = 0.95) -> Estimate:
-    """A value with the percentile interval of its bootstrap distribution; undefined resamples are left out."""
-    usable = resampled[np.isfinite(resampled)]
-    if not len(usable) or not math.isfinite(value):
-        return Estimate(value, math.nan, math.nan)
-    low, high = np.quantile(usable, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(value, float(low), float(high))
-
-
-def _two_sided_p(change: NDArray[Any]) -> float:
-    usable = change[np.isfinite(change)]
-    if not len(usable):
-        return math.nan
-    # One is added to both counts, so that no finite number of resamples claims a probability of 0.
-    tail = min((usable <= 0).sum(), (usable >= 0).sum()) + 1
-    return float(min(1.0, 2 * tail / (len(usable) + 1)))
 
 
 def _check_settings(confidence: float, resamples: int) -> None:

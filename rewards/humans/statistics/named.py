@@ -12,12 +12,12 @@ with N = n (n - 1) / 2 pairs of n items, P concordant, Q discordant, T_x and T_y
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from rewards.errors import InputError
-from rewards.humans.statistics.pair_counts import PairCounts
+from rewards.humans.statistics.pair_counts import Array, PairCounts
 
 TieRule = Literal["half", "wrong", "drop", "equal"]
 TIE_RULES: dict[str, str] = {
@@ -28,17 +28,17 @@ TIE_RULES: dict[str, str] = {
 }
 
 
-def kendall_tau_a(counts: PairCounts) -> Any:
+def kendall_tau_a(counts: PairCounts) -> Array:
     """(P - Q) / N, in [-1, 1]; ties pull it towards 0."""
     return ratio(counts.balance, counts.pairs)
 
 
-def kendall_tau_b(counts: PairCounts) -> Any:
+def kendall_tau_b(counts: PairCounts) -> Array:
     """(P - Q) / sqrt((N - T_x)(N - T_y)), in [-1, 1]; NaN when one side is constant."""
     return ratio(counts.balance, np.sqrt((counts.pairs - counts.tied_metric) * (counts.pairs - counts.tied_human)))
 
 
-def kendall_tau_c(counts: PairCounts, n: Any, distinct: Any) -> Any:
+def kendall_tau_c(counts: PairCounts, n: Array | float, distinct: Array | float) -> Array:
     """Stuart's tau-c, 2 m (P - Q) / (n^2 (m - 1)); `distinct` is m, the smaller number of distinct values.
 
     Example:
@@ -50,7 +50,7 @@ def kendall_tau_c(counts: PairCounts, n: Any, distinct: Any) -> Any:
     return ratio(2.0 * distinct * counts.balance, np.square(n, dtype=np.float64) * (distinct - 1))
 
 
-def pairwise_accuracy(counts: PairCounts, ties: TieRule = "half") -> Any:
+def pairwise_accuracy(counts: PairCounts, ties: TieRule = "half") -> Array:
     """Share of pairs that the metric orders as people do, in [0, 1]; see TIE_RULES for what a tie counts.
 
     Raises:
@@ -74,7 +74,7 @@ def pairwise_accuracy(counts: PairCounts, ties: TieRule = "half") -> Any:
     raise InputError(f"unknown tie rule {ties!r}; one of {', '.join(get_args(TieRule))} is needed")
 
 
-def correlation_from_sums(n: Any, x: Any, y: Any, xx: Any, yy: Any, xy: Any) -> Any:
+def correlation_from_sums(n: Array, x: Array, y: Array, xx: Array, yy: Array, xy: Array) -> Array:
     """Pearson's r from the sums of 1, x, y, x^2, y^2, x y; give it centred values, for the sake of the digits."""
     covariance = n * xy - x * y
     # A variance that is only rounding noise belongs to a constant: r is undefined, not noise over noise.
@@ -84,7 +84,7 @@ def correlation_from_sums(n: Any, x: Any, y: Any, xx: Any, yy: Any, xy: Any) -> 
     return np.clip(ratio(covariance, np.sqrt(variance_x * variance_y)), -1.0, 1.0)
 
 
-def ratio(numerator: Any, denominator: Any) -> Any:
+def ratio(numerator: Array | float, denominator: Array | float) -> Array:
     """numerator / denominator, NaN (undefined, not 0) where the denominator is 0."""
     denominator = np.asarray(denominator, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):

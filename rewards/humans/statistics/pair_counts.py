@@ -1,17 +1,18 @@
 """Concordant, discordant and tied pairs of items: what Kendall's tau and pairwise accuracy are made of.
 
-Everything here runs in O(n log n) time and O(n) memory, except :func:`cluster_matrices`, which is O(n^2) time and is
-used on small data only, where it makes an exact bootstrap of tau a matter of matrix products.
+Everything here runs in O(n log n) time and O(n) memory, except :func:`cluster_matrices`, which takes O(n^2) time and
+makes the bootstrap of tau a matter of matrix products.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 class PairCounts(NamedTuple):
@@ -25,33 +26,33 @@ class PairCounts(NamedTuple):
         balance: concordant minus discordant pairs (P - Q in Kendall's notation).
     """
 
-    pairs: Any
-    tied_metric: Any
-    tied_human: Any
-    tied_both: Any
-    balance: Any
+    pairs: Array
+    tied_metric: Array
+    tied_human: Array
+    tied_both: Array
+    balance: Array
 
     @property
-    def concordant(self) -> Any:
+    def concordant(self) -> Array:
         """Pairs that metric and people order alike."""
         return (self._untied + self.balance) / 2
 
     @property
-    def discordant(self) -> Any:
+    def discordant(self) -> Array:
         """Pairs that metric and people order differently."""
         return (self._untied - self.balance) / 2
 
     @property
-    def _untied(self) -> Any:
+    def _untied(self) -> Array:
         return self.pairs - self.tied_metric - self.tied_human + self.tied_both
 
 
-def dense_ranks(values: Array) -> NDArray[np.int64]:
+def dense_ranks(values: Array | Integers) -> Integers:
     """Ranks from 0 without gaps; equal values share a rank."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def pairs_per_item(metric: Array, human: Array, within: Array | None = None) -> PairCounts:
+def pairs_per_item(metric: Array, human: Array, within: Integers | None = None) -> PairCounts:
     """For each item, the pairs that it takes part in; summing over items counts every pair twice.
 
     Args:
@@ -84,7 +85,7 @@ def pairs_per_item(metric: Array, human: Array, within: Array | None = None) -> 
     return PairCounts(*(np.asarray(field, dtype=np.float64) for field in fields))
 
 
-def count_pairs(metric: Array, human: Array, within: Array | None = None) -> PairCounts:
+def count_pairs(metric: Array, human: Array, within: Integers | None = None) -> PairCounts:
     """All pairs of items, each counted once.
 
     Example:
@@ -92,14 +93,14 @@ def count_pairs(metric: Array, human: Array, within: Array | None = None) -> Pai
         >>> float(counts.balance), float(counts.tied_metric)
         (2.0, 1.0)
     """
-    return PairCounts(*(field.sum() / 2 for field in pairs_per_item(metric, human, within)))
+    return PairCounts(*(np.asarray(field.sum() / 2) for field in pairs_per_item(metric, human, within)))
 
 
-def cluster_matrices(metric: Array, human: Array, clusters: Array) -> PairCounts:
+def cluster_matrices(metric: Array, human: Array, clusters: Integers) -> PairCounts:
     """Pair counts between clusters: field[g, h] sums over item i of cluster g and item j of cluster h.
 
     For multiplicities w of the clusters, the counts in the resampled data are the quadratic forms
-    (w^T M w - w^T diag) / 2 that :func:`rewards.humans.statistics.resampling.resample` takes.
+    (w^T M w - w^T diag) / 2 that :class:`rewards.humans.statistics.resampling.Matrices` takes.
 
     Args:
         metric, human: (n,) finite numbers.
@@ -112,7 +113,7 @@ def cluster_matrices(metric: Array, human: Array, clusters: Array) -> PairCounts
     x, y = dense_ranks(metric)[order], dense_ranks(human)[order]
     starts = np.flatnonzero(np.diff(clusters[order], prepend=-1))
     count = len(starts)
-    matrices = PairCounts(*(np.zeros((count, count)) for _ in PairCounts._fields))
+    matrices: list[Array] = [np.zeros((count, count)) for _ in PairCounts._fields]
     stops = np.append(starts[1:], len(x))
     for g in range(count):
         # One cluster against all items: (size, n) at a time keeps the memory linear in n.
@@ -123,16 +124,16 @@ def cluster_matrices(metric: Array, human: Array, clusters: Array) -> PairCounts
         fields = (np.ones_like(tied_x), tied_x, tied_y, tied_x & tied_y, order_x * order_y)
         for matrix, field in zip(matrices, fields, strict=True):
             matrix[g] = np.add.reduceat(field.sum(0, dtype=np.float64), starts)
-    return matrices
+    return PairCounts(*matrices)
 
 
-def _ties(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ties(keys: Integers) -> Integers:
     """How many other items share an item's key."""
     inverse = dense_ranks(keys)
     return np.bincount(inverse)[inverse] - 1
 
 
-def _dominated(x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int64]:
+def _dominated(x: Integers, y: Integers) -> Integers:
     """For each item, the number of items with smaller x and smaller y.
 
     Items stand in the order of x (equal x: larger y first, so that an equal x never counts); then the bits of y's rank

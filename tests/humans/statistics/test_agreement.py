@@ -23,7 +23,7 @@ def test_point_values_are_scipys_and_lie_in_their_intervals():
     assert result["pearson"].value == scipy.stats.pearsonr(metric, human).statistic
     assert result["spearman"].value == scipy.stats.spearmanr(metric, human).statistic
     assert result["kendall_tau_c"].value == scipy.stats.kendalltau(metric, human, variant="c").statistic
-    assert (result.items, result.clusters, result.method) == (200, 50, "exact")
+    assert (result.items, result.clusters) == (200, 50)
     for name in STATISTICS:
         assert result[name].low < result[name].value < result[name].high, name
 

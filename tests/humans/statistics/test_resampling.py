@@ -1,4 +1,4 @@
-"""The clustered bootstrap: weights against copies, expansion against exact, coverage against truth."""
+"""The clustered bootstrap: weights against copies, matrices against copies, coverage against truth."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,7 @@ import scipy.stats
 
 from rewards.humans.statistics import named as statistics
 from rewards.humans.statistics.pair_counts import count_pairs
-from rewards.humans.statistics.resampling import multiplicities, resample
-
-NAMES = ("pearson", "spearman", "kendall_tau_a", "kendall_tau_b", "kendall_tau_c", "pairwise_accuracy")
+from rewards.humans.statistics.resampling import Copies, Matrices, multiplicities, resample
 
 
 def clustered(rng, clusters, size, noise=1.5):
@@ -23,7 +21,7 @@ def clustered(rng, clusters, size, noise=1.5):
 def test_a_resample_equals_the_statistics_of_the_copied_items():
     rng = np.random.default_rng(0)
     metric, human, cluster = clustered(rng, clusters=12, size=4)
-    drawn = resample(metric, human, cluster, resamples=25, seed=5, ties="wrong").statistics
+    drawn = resample(metric, human, cluster, resamples=25, seed=5, ties="wrong")
     weights = np.concatenate(list(multiplicities(12, 25, 5, chunk=25)))
     for b, w in enumerate(weights.astype(int)):
         copies = np.repeat(np.arange(len(metric)), w[cluster])
@@ -42,15 +40,22 @@ def test_a_resample_equals_the_statistics_of_the_copied_items():
         assert drawn["pairwise_accuracy_within"][b] == pytest.approx(statistics.pairwise_accuracy(within, "wrong"))
 
 
-@pytest.mark.parametrize(("clusters", "size", "tolerance"), [(500, 4, 0.2), (50, 30, 0.2), (20, 60, 0.35)])
-def test_expansion_agrees_with_exact_resampling(clusters, size, tolerance):
+@pytest.mark.parametrize(("clusters", "size"), [(60, 5), (20, 30), (150, 1)])
+def test_matrices_and_copies_count_the_same_pairs(clusters, size):
     metric, human, cluster = clustered(np.random.default_rng(1), clusters, size)
-    exact, expanded = (
-        resample(metric, human, cluster, resamples=1000, seed=2, exact=exact).statistics for exact in (True, False)
-    )
-    for name in NAMES:
-        ends = [np.quantile(draws[name], [0.025, 0.975]) for draws in (exact, expanded)]
-        assert np.abs(ends[0] - ends[1]).max() < tolerance * exact[name].std(), name
+    weights = next(multiplicities(clusters, 40, seed=2))
+    by_matrices, by_copies = (way(metric, human, cluster).pair_counts(weights) for way in (Matrices, Copies))
+    for name, one, other in zip(by_matrices._fields, by_matrices, by_copies, strict=True):
+        assert np.array_equal(one, other), name
+
+
+def test_large_data_are_copied_and_give_the_same_intervals(monkeypatch):
+    metric, human, cluster = clustered(np.random.default_rng(3), 40, 5)
+    small = resample(metric, human, cluster, resamples=30, seed=4)
+    monkeypatch.setattr("rewards.humans.statistics.resampling.MATRIX_ITEMS", 100)
+    large = resample(metric, human, cluster, resamples=30, seed=4)
+    for name, values in small.items():
+        assert large[name] == pytest.approx(values, abs=1e-12), name
 
 
 def test_multiplicities_draw_as_many_clusters_as_there_are_and_do_not_depend_on_the_chunk():
@@ -72,7 +77,7 @@ def test_clustered_interval_covers_at_the_stated_rate_and_the_unclustered_one_do
     for repeat in range(repeats):
         metric, human, cluster = clustered(rng, clusters=60, size=5)
         for labels, count in ((cluster, covered), (np.arange(len(metric)), naive)):
-            drawn = resample(metric, human, labels, resamples=200, seed=repeat, exact=False).statistics
+            drawn = resample(metric, human, labels, resamples=200, seed=repeat)
             for name, value in truth.items():
                 low, high = np.quantile(drawn[name], [0.05, 0.95])
                 count[name] += low <= value <= high
