@@ -76,7 +76,8 @@ def main() -> None:
         command = [sys.executable, __file__, "--case", name]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         print(
-            f"{name:16s} {items:7d} items {found['clusters']:6d} clusters {found['seconds']:6.2f} s {found['gb']:5.2f} GB"
+            f"{name:16s} {items:7d} items {found['clusters']:6d} clusters "
+            f"{found['seconds']:6.2f} s {found['gb']:5.2f} GB"
             f"  tau-b {found['tau_b']}  scipy, tau-b alone: {scipy_seconds(name):6.2f} s"
         )
         assert found["seconds"] < 120 and found["gb"] < 1, found
