@@ -12,7 +12,7 @@ from tqdm import tqdm
 from rewards.harmonic.reward import HarmonicEval
 from rewards.judges.loading import load_judge
 from rewards.rerank import Item, Ranking, best_of_n, gain_curves
-from rewards.runs.metrics import write_whole
+from rewards.runs.files import write_whole
 from rewards.shapes.datasets import caption_prompts
 from rewards.shapes.truth_reward import caption_truth_reward
 from rewards.trainers.language.generation import generate_texts

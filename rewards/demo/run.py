@@ -14,7 +14,7 @@ from rewards.demo.best_of_8 import rerank_captions
 from rewards.errors import InputError
 from rewards.report.page import Table, write_report
 from rewards.runs.config import load_config
-from rewards.runs.metrics import write_whole
+from rewards.runs.files import write_whole
 from rewards.trainers.diffusion.run import DDPORunConfig, run_ddpo
 from rewards.trainers.language.grpo import GRPORunConfig, run_grpo
 

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from rewards.errors import InputError
-from rewards.runs.metrics import read_lines, read_metrics
+from rewards.runs.files import read_lines
+from rewards.runs.metrics import read_metrics
 from rewards.runs.samples import read_samples
 
 LARGEST = 1e100
@@ -151,7 +152,7 @@ def load_run(path: str | Path, name: str | None = None) -> Run:
         folder=folder,
         rows=len(rows),
         samples=read_samples(folder),
-        evaluations=read_lines(evaluations) if evaluations.exists() else [],
+        evaluations=read_lines(evaluations, growing=True) if evaluations.exists() else [],
         first_time=times[0] if times else None,
         last_time=times[-1] if times else None,
         _columns=columns,

@@ -16,7 +16,7 @@ from rewards.report.gains import Gain, held_out_gain
 from rewards.report.plots import write_plots
 from rewards.report.samples import cases_section, progress_section
 from rewards.report.svg import chart_figure
-from rewards.runs.metrics import write_whole
+from rewards.runs.files import write_whole
 
 _HERE = Path(__file__).parent
 

@@ -7,15 +7,14 @@ nothing, a NaN) is null, never 0. ``samples.jsonl`` beside it holds pictures or 
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
+from rewards.runs.files import append_line, keep_lines, numbered_lines
 
 
 class MetricsLog:
@@ -57,7 +56,7 @@ class MetricsLog:
             if key in row:
                 raise InputError(f"metric {key!r}: the name is reserved")
             row[key] = _number(key, value)
-        append_line(self.path, json.dumps(row, allow_nan=False))
+        append_line(self.path, row)
 
     def keep_until(self, step: int) -> None:
         """Drop the lines after ``step``, so that a resumed run continues one curve instead of repeating a stretch.
@@ -65,9 +64,7 @@ class MetricsLog:
         Args:
             step: The last step that stays.
         """
-        if self.path.exists():
-            rows = [row for row in read_metrics(self.path) if row["step"] <= step]
-            write_whole(self.path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+        keep_lines(self.path, lambda row: int(row["step"]) <= step)
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
@@ -86,49 +83,21 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
     path = Path(path)
     if path.is_dir():
         path = path / "metrics.jsonl"
-    return read_lines(path, needs_step=True)
+    return read_steps(path)
 
 
-def read_lines(path: Path, needs_step: bool = False) -> list[dict[str, Any]]:
-    """The JSON objects of a ``.jsonl`` file, without a cut-off last line (see :func:`read_metrics`)."""
-    lines = path.read_bytes().split(b"\n")
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            if number == len(lines):  # no newline behind it: still being written
-                break
-            raise InputError(f"{path}, line {number}: not a JSON object: {error}") from error
-        if not isinstance(row, dict) or (needs_step and not isinstance(row.get("step"), int)):
+def read_steps(path: Path) -> list[dict[str, Any]]:
+    """The rows of a growing file of JSON lines in which each has a whole number `step`.
+
+    Raises:
+        InputError: a row without, with its line.
+    """
+    rows = []
+    for number, row in numbered_lines(path, growing=True):
+        if not isinstance(row.get("step"), int):
             raise InputError(f"{path}, line {number}: expected an object with a whole number 'step'")
         rows.append(row)
     return rows
-
-
-def append_line(path: Path, text: str) -> None:
-    """Append one line in a single write; first ends, or removes, what a killed writer left unfinished."""
-    with open(path, "ab+") as file:
-        size = file.seek(0, os.SEEK_END)
-        if size:
-            file.seek(size - 1)
-            if file.read(1) != b"\n":
-                _drop_unfinished_line(path)
-        file.write(text.encode("utf-8") + b"\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step: a reader, or a kill, sees the old text or the new, never a half."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-
-
-def _drop_unfinished_line(path: Path) -> None:
-    content = path.read_bytes()
-    os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def _number(key: str, value: Any) -> float | int | None:

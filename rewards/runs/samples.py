@@ -15,7 +15,6 @@ written in each phase (a fixed held-out set), so that before and after stand sid
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +23,8 @@ from typing import Any, Literal
 from PIL import Image
 
 from rewards.errors import InputError
-from rewards.runs.metrics import append_line, read_lines, write_whole
+from rewards.runs.files import append_line, keep_lines
+from rewards.runs.metrics import read_steps
 
 PHASES = ("before", "during", "after")
 Phase = Literal["before", "during", "after"]
@@ -89,13 +89,11 @@ class SampleLog:
         row["score"] = _finite(score)
         row["parts"] = {name: _finite(value) for name, value in (parts or {}).items()}
         row["details"] = [dict(detail) for detail in details or []]
-        append_line(self.path, json.dumps(row, default=str))
+        append_line(self.path, row)
 
     def keep_until(self, step: int) -> None:
         """Drop samples made after ``step`` (see :meth:`rewards.runs.metrics.MetricsLog.keep_until`)."""
-        if self.path.exists():
-            rows = [row for row in read_samples(self.folder) if row["step"] <= step and row["phase"] != "after"]
-            write_whole(self.path, "".join(json.dumps(row) + "\n" for row in rows))
+        keep_lines(self.path, lambda row: row["step"] <= step and row["phase"] != "after")
 
     def _save(self, image: Image.Image, step: int, phase: str) -> str:
         pictures = self.folder / "samples"
@@ -114,7 +112,7 @@ def read_samples(folder: str | Path) -> list[dict[str, Any]]:
         InputError: A damaged line that is not the last one.
     """
     path = Path(folder) / "samples.jsonl"
-    return read_lines(path, needs_step=True) if path.exists() else []
+    return read_steps(path) if path.exists() else []
 
 
 def _finite(value: float | None) -> float | None:

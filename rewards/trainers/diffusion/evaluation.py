@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,8 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from rewards.runs.metrics import append_line, read_lines, write_whole
+from rewards.runs.files import append_line, keep_lines
+from rewards.runs.metrics import read_steps
 from rewards.trainers.diffusion.policy import DiffusionPolicy, Sampler
 from rewards.trainers.diffusion.sampling import batch_noise, sample
 from rewards.trainers.diffusion.scoring import Reward, Scored, merge_info, raise_if_fatal, reward_name, score_pictures
@@ -160,17 +160,15 @@ class EvaluationLog:
         row = {"step": step, "scores": _rows(evaluation.scores)}
         if evaluation.audit is not None:
             row["audit"] = _rows(evaluation.audit)
-        append_line(self.path, json.dumps(row))
+        append_line(self.path, row)
 
     def keep_until(self, step: int) -> None:
         """Drop evaluations after ``step``."""
-        if self.path.exists():
-            kept = [row for row in read_lines(self.path, needs_step=True) if row["step"] <= step]
-            write_whole(self.path, "".join(json.dumps(row) + "\n" for row in kept))
+        keep_lines(self.path, lambda row: int(row["step"]) <= step)
 
     def read(self) -> list[tuple[int, np.ndarray, np.ndarray | None]]:
         """(step, scores, audit scores or None) of each evaluation, oldest first."""
-        rows = read_lines(self.path, needs_step=True) if self.path.exists() else []
+        rows = read_steps(self.path) if self.path.exists() else []
         return [(row["step"], _array(row["scores"]), _array(row["audit"]) if "audit" in row else None) for row in rows]
 
 

@@ -17,7 +17,8 @@ from accelerate import PartialState
 from rewards.errors import InputError
 from rewards.judges.loading import load_judge
 from rewards.runs.config import check_number, save_config
-from rewards.runs.metrics import read_metrics, write_whole
+from rewards.runs.files import write_whole
+from rewards.runs.metrics import read_metrics
 from rewards.runs.paired_gain import paired_gain
 from rewards.shapes.oracle import Oracle
 from rewards.shapes.prompts import generator_prompts, question_store

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from rewards.errors import InputError
-from rewards.runs.metrics import append_line, read_lines, write_whole
+from rewards.runs.files import append_line, keep_lines
+from rewards.runs.metrics import read_steps
 from rewards.trainers.language.trl_rewards import RewardFunction, function_name
 
 Parts = dict[str, list[float | None]]
@@ -121,17 +121,15 @@ class TextEvaluationLog:
         """Write one evaluation; it replaces an earlier one of the same step (a finished run that is resumed)."""
         self.keep_until(step - 1)
         row = {"step": step, "texts": evaluation.texts, "rewards": evaluation.rewards}
-        append_line(self.path, json.dumps(row, allow_nan=False))
+        append_line(self.path, row)
 
     def keep_until(self, step: int) -> None:
         """Drop evaluations after `step`."""
-        if self.path.exists():
-            kept = [row for row in self.read() if row["step"] <= step]
-            write_whole(self.path, "".join(json.dumps(row) + "\n" for row in kept))
+        keep_lines(self.path, lambda row: int(row["step"]) <= step)
 
     def read(self) -> list[dict[str, Any]]:
         """Rows with `step`, `texts` and `rewards`, oldest first."""
-        return read_lines(self.path, needs_step=True) if self.path.exists() else []
+        return read_steps(self.path) if self.path.exists() else []
 
 
 def _finite(value: float | None) -> float | None:

@@ -16,8 +16,9 @@ from transformers import PrinterCallback, ProgressCallback, TrainerState, set_se
 
 from rewards.errors import InputError
 from rewards.runs.config import check_number, load_config, save_config
+from rewards.runs.files import write_whole
 from rewards.runs.folder import prepare_folder
-from rewards.runs.metrics import read_metrics, write_whole
+from rewards.runs.metrics import read_metrics
 from rewards.runs.paired_gain import paired_gain
 from rewards.trainers.language.callbacks import AbstentionGuard, HeldOutCallback, MetricsCallback, QuietProgress
 from rewards.trainers.language.card import CardFacts, check_same_reward, failure_rate, write_model_card
