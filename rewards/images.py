@@ -11,13 +11,21 @@ import io
 import os
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, TypeGuard, cast
 
 import numpy as np
 from PIL import Image, ImageOps
 
 from rewards.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
+"""Formats in which a picture may be encoded. Pillow would take some forty more, EPS among them, which it hands to
+Ghostscript: nothing that a stranger sends may start another program."""
 
 MAX_PIXELS = 89_478_485
 """Largest picture that is decoded, in pixels: Pillow's own limit against decompression bombs (256 MB as RGB)."""
@@ -29,14 +37,33 @@ not."""
 _CHANNELS = (1, 3, 4)
 
 
-def to_pil(image: Any, index: int | None = None) -> Image.Image:
+class Picture(NamedTuple):
+    """A picture that was read and hashed before: wherever an image is taken, it passes without being read again.
+
+    Attributes:
+        pixels: An RGB PIL image, or a uint8 tensor `(3, H, W)` on any device.
+        key: Equal for equal pixels; the picture's :func:`content_hash`, unless the tensor is on an accelerator, where
+            two 64-bit sums are computed there instead of copying the picture off it.
+    """
+
+    pixels: Image.Image | torch.Tensor
+    key: str
+
+    @property
+    def form(self) -> str:
+        """`"tensor"` or `"pil"`: which preprocessing path the picture takes."""
+        return "pil" if isinstance(self.pixels, Image.Image) else "tensor"
+
+
+def to_pil(image: object, index: int | None = None) -> Image.Image:
     """Turn one image into an RGB :class:`PIL.Image.Image`.
 
     Args:
         image: A PIL image of any mode (transparency is laid on white, EXIF rotation applied, 16-bit greys scaled, `F`
-            taken as [0, 1]); a path; encoded bytes; a dict `{"bytes": ..., "path": ...}` as `datasets` stores it; or a
-            tensor or array `(H, W)`, `(C, H, W)` or `(H, W, C)` with C in 1, 3, 4: uint8 (0-255), uint16 (0-65535),
-            bool, or float in [0, 1].
+            taken as [0, 1], `I` that came from no file as 0-255 where no value is larger); a path; encoded bytes
+            in one of :data:`FORMATS`; a :class:`Picture`; a dict `{"bytes": ..., "path": ...}` as `datasets` stores
+            it; or a tensor or array `(H, W)`, `(C, H, W)` or `(H, W, C)` with C in 1, 3, 4: uint8 (0-255),
+            uint16 (0-65535), bool, or float in [0, 1].
         index: Position of the image in the caller's list, named in the error.
 
     Returns:
@@ -51,6 +78,10 @@ def to_pil(image: Any, index: int | None = None) -> Image.Image:
         (5, 2)
     """
     name = "the image" if index is None else f"image {index}"
+    if isinstance(image, Picture):
+        if isinstance(image.pixels, Image.Image):
+            return image.pixels
+        image = image.pixels
     if isinstance(image, dict) and {"bytes", "path"} & set(image):
         image = image["bytes"] if image.get("bytes") is not None else image.get("path")
     if isinstance(image, Image.Image):
@@ -67,7 +98,7 @@ def to_pil(image: Any, index: int | None = None) -> Image.Image:
     return Image.fromarray(_array_to_rgb(array, name), "RGB")
 
 
-def to_pil_list(images: Any) -> list[Image.Image]:
+def to_pil_list(images: object) -> list[Image.Image]:
     """Turn a list of images, or one batched tensor or array `(N, C, H, W)` or `(N, H, W, C)`, into RGB pictures.
 
     Raises:
@@ -81,8 +112,9 @@ def to_pil_list(images: Any) -> list[Image.Image]:
     return [to_pil(image, index) for index, image in enumerate(unbatch(images))]
 
 
-def unbatch(images: Any) -> list[Any]:
-    """Split a batched tensor or array into its images; a list or tuple of images is returned as a list, unconverted.
+def unbatch(images: object) -> list[object]:
+    """Split a batched tensor or array into its images; a list of images (or another sequence:
+    a tuple, a column of a data set) is returned as a list, unconverted.
 
     Raises:
         InputError: `images` is neither.
@@ -91,9 +123,9 @@ def unbatch(images: Any) -> list[Any]:
         >>> unbatch(["a.png", "b.png"])
         ['a.png', 'b.png']
     """
-    if isinstance(images, (list, tuple)):
+    if isinstance(images, Sequence) and not isinstance(images, (str, bytes, bytearray, memoryview)):
         return list(images)
-    if hasattr(images, "ndim") and hasattr(images, "shape"):
+    if isinstance(images, np.ndarray) or is_tensor(images):
         if images.ndim != 4:
             shape = tuple(images.shape)
             raise InputError(f"expected images of shape (N, C, H, W) or (N, H, W, C), or a list of images; got {shape}")
@@ -101,7 +133,7 @@ def unbatch(images: Any) -> list[Any]:
     raise InputError(f"expected a list of images or a batched array; got one {type(images).__name__}")
 
 
-def content_hash(image: Any) -> str:
+def content_hash(image: object) -> str:
     """Hash of a picture's size and RGB values: equal for the same picture as file, array or PIL image.
 
     Returns:
@@ -115,9 +147,35 @@ def content_hash(image: Any) -> str:
         True
     """
     picture = to_pil(image)
-    digest = hashlib.blake2b(f"{picture.width}x{picture.height}:".encode(), digest_size=16)
-    digest.update(picture.tobytes())
+    return hash_of_pixels(picture.width, picture.height, picture.tobytes())
+
+
+def hash_of_pixels(width: int, height: int, rgb: bytes) -> str:
+    """The :func:`content_hash` of a picture whose RGB values are known, a byte each, row by row."""
+    digest = hashlib.blake2b(f"{width}x{height}:".encode(), digest_size=16)
+    digest.update(rgb)
     return digest.hexdigest()
+
+
+def is_tensor(image: object) -> TypeGuard[torch.Tensor]:
+    """Whether something is a torch tensor, without importing torch."""
+    return type(image).__module__.split(".")[0] == "torch" and hasattr(image, "detach")
+
+
+def size_of_encoded(data: bytes) -> tuple[int, int]:
+    """Width and height that an encoded picture claims; nothing is decoded.
+
+    Raises:
+        InputError: It is no picture in one of :data:`FORMATS`.
+    """
+    with _opened(io.BytesIO(data), f"a picture of {len(data)} bytes") as image:
+        return image.size
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    Image.init()  # the plugins of this installation: AVIF and JPEG 2000 are not always among them
+    return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def _from_path(path: str | os.PathLike[str], name: str) -> Image.Image:
@@ -131,16 +189,19 @@ def _from_path(path: str | os.PathLike[str], name: str) -> Image.Image:
     return _open(path, where)
 
 
-def _open(source: Any, name: str) -> Image.Image:
+def _open(source: str | os.PathLike[str] | IO[bytes], name: str) -> Image.Image:
+    with _opened(source, name) as image:
+        return _from_pil(image, name)
+
+
+def _opened(source: str | os.PathLike[str] | IO[bytes], name: str) -> Image.Image:
     try:
         with warnings.catch_warnings():
             # Pillow warns between once and twice its limit; _from_pil refuses there.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            opened = Image.open(source)
+            return Image.open(source, formats=_formats())
     except Exception as error:  # decoders raise almost anything (struct.error, SyntaxError, ...) on hostile bytes
         raise InputError(f"{name} cannot be read as a picture: {error}") from error
-    with opened:
-        return _from_pil(opened, name)
 
 
 def _from_pil(image: Image.Image, name: str) -> Image.Image:
@@ -149,21 +210,24 @@ def _from_pil(image: Image.Image, name: str) -> Image.Image:
     if image.width * image.height > MAX_PIXELS:
         raise InputError(f"{name} has {image.width}x{image.height} pixels; the limit is {MAX_PIXELS:,} in all")
     try:
-        return _to_rgb(ImageOps.exif_transpose(image), name)
+        return _to_rgb(ImageOps.exif_transpose(image), name, from_file=image.format is not None)
     except InputError:
         raise
     except Exception as error:  # files are decoded here at the latest: truncated data, bad checksums, broken EXIF
         raise InputError(f"{name} cannot be decoded: {error}") from error
 
 
-def _to_rgb(image: Image.Image, name: str) -> Image.Image:
+def _to_rgb(image: Image.Image, name: str, from_file: bool) -> Image.Image:
     mode = image.mode
     if mode == "RGB" and "transparency" not in image.info:
         image.load()
         return image if type(image) is Image.Image else image.copy()
     if mode == "I" or mode.startswith("I;16"):
         # Sixteen-bit greyscale files open as one of these; Image.convert would clip at 255 and give a white picture.
-        values = np.asarray(image).astype(np.int64)
+        values = np.asarray(image)
+        if mode == "I" and not from_file and values.min() >= 0 and values.max() <= 255:
+            # Made by convert("I") or from integers, not read from a 16-bit file: greys of 8 bits, black if scaled.
+            return Image.fromarray(values.astype(np.uint8), "L").convert("RGB")
         if values.min() < 0 or values.max() > 65535:
             raise InputError(
                 f"{name} has mode {mode} and values {values.min()} to {values.max()}; expected 0 to 65535 (16 bits)"
@@ -185,10 +249,10 @@ def _to_rgb(image: Image.Image, name: str) -> Image.Image:
     return image.convert("RGB")
 
 
-def _as_numpy(image: Any) -> np.ndarray | None:
+def _as_numpy(image: object) -> np.ndarray | None:
     if isinstance(image, np.ndarray):
         return image
-    if type(image).__module__.split(".")[0] == "torch" and hasattr(image, "detach"):
+    if is_tensor(image):
         tensor = image.detach().cpu()
         if tensor.is_floating_point():
             tensor = tensor.float()  # numpy has no bfloat16

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from rewards.errors import InputError
-from rewards.images import content_hash, to_pil, to_pil_list
+from rewards.images import Picture, content_hash, to_pil, to_pil_list
 
 RED = (255, 0, 0)
 
@@ -184,3 +184,31 @@ def test_the_callers_picture_is_left_alone():
     to_pil(image)
     assert image.mode == "RGBA"
     assert image.getpixel((0, 0)) == (1, 2, 3, 4)
+
+
+def test_greys_made_from_8_bits_are_not_read_as_16():
+    greys = Image.fromarray(np.array([[0, 100], [200, 255]], dtype=np.uint8))
+    assert np.asarray(to_pil(greys.convert("I")))[..., 0].tolist() == [[0, 100], [200, 255]]
+    assert content_hash(greys.convert("I")) == content_hash(greys)
+
+
+def test_a_dark_16_bit_file_stays_dark():
+    dark = Image.fromarray(np.full((2, 2), 200, dtype=np.uint16))
+    assert to_pil(encoded(dark)).getpixel((0, 0)) == (1, 1, 1)
+    assert to_pil(encoded(dark, "PPM")).getpixel((0, 0)) == (1, 1, 1)
+
+
+def test_a_format_that_starts_another_program_is_refused():
+    with pytest.raises(InputError, match="cannot be read as a picture"):
+        to_pil(encoded(Image.new("RGB", (4, 4)), "EPS"))
+
+
+def test_a_column_of_a_data_set_is_a_list_of_images():
+    datasets = pytest.importorskip("datasets")
+    column = datasets.Dataset.from_dict({"image": [encoded(Image.new("RGB", (4, 4), RED))]})["image"]
+    assert to_pil_list(column)[0].getpixel((0, 0)) == RED
+
+
+def test_a_picture_that_was_read_passes_as_it_is():
+    read = Image.new("RGB", (4, 4), RED)
+    assert to_pil(Picture(read, "key")) is read

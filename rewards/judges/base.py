@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, SupportsIndex
 
 import torch
 
 from rewards.errors import InputError, RewardsError
 from rewards.images import unbatch
+from rewards.reward import Json
 
 DEFAULT_RATINGS = ("1", "2", "3", "4", "5")
+
+Ability = Literal["rate", "answer", "choose", "explain"]
+"""What a judge may be able to do: the names of :class:`Judge`'s methods."""
+
+_CANNOT: Mapping[Ability, str] = {
+    "rate": "answers questions but cannot rate; load a vision-language model",
+    "answer": "cannot answer questions; load a VQA or vision-language model",
+    "choose": "cannot choose among answers; load a VQA or vision-language model",
+    "explain": "cannot explain a rating; load a vision-language model",
+}
 
 
 class UnsupportedAbility(RewardsError):
@@ -25,11 +36,14 @@ class Ratings(NamedTuple):
             rating summed, nothing renormalised). A row that could not be judged is NaN.
         mass: `(N,)` the sum over the ratings, in [0, 1]: how much of the judge's belief is on the scale at all.
         reasons: One entry a row: why the row is NaN, or None.
+        unseen: `(N,)` the most probability that may lie on ratings beyond what `probabilities` has, where the judge
+            shows a part of its beliefs only (a chat server lists its 20 likeliest tokens); None: it showed all.
     """
 
     probabilities: torch.Tensor
     mass: torch.Tensor
     reasons: tuple[str | None, ...] = ()
+    unseen: torch.Tensor | None = None
 
 
 class Judge:
@@ -51,11 +65,37 @@ class Judge:
     prompts: Mapping[str, Mapping[str, str]] | None = None
     load_again: Callable[[], Judge] | None = None
 
-    def identity(self) -> dict[str, Any]:
-        """What must be recorded with a score for it to be made again: name, revision, dtype, preprocessing."""
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What this judge can do, known before it is asked. By default: the methods that its class has."""
+        return frozenset(ability for ability in _CANNOT if getattr(type(self), ability) is not getattr(Judge, ability))
+
+    def require(self, *needed: Ability) -> None:
+        """Called when a reward is made, so that a judge of the wrong kind is refused before anything is generated.
+
+        Raises:
+            UnsupportedAbility: The judge lacks one of these abilities.
+
+        Example:
+            >>> Judge().require("rate")
+            Traceback (most recent call last):
+            ...
+            rewards.judges.base.UnsupportedAbility: judge '' answers questions but cannot rate; ...
+        """
+        for ability in needed:
+            if ability not in self.abilities:
+                raise self._unable(ability)
+
+    def identity(self) -> dict[str, Json]:
+        """What must be recorded with a score for it to be made again, as JSON: name, revision, weights, dtype.
+
+        It stays the same while the judge works: runs, jobs and caches compare it before they go on.
+        """
         return {"name": self.name, "revision": self.revision}
 
-    def rate(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS) -> Ratings:
+    def rate(
+        self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS
+    ) -> Ratings:
         """Probability of each rating as the next token after each prompt.
 
         Args:
@@ -67,24 +107,22 @@ class Judge:
             UnsupportedAbility: This judge does not rate, or its tokenizer has no single token for a rating.
             InputError: The lists differ in length, or a prompt is not a string.
         """
-        raise UnsupportedAbility(f"judge {self.name!r} answers questions but cannot rate; load a vision-language model")
+        raise self._unable("rate")
 
-    def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
+    def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
         """A free-form answer to each question; None where the judge could not answer."""
-        raise UnsupportedAbility(f"judge {self.name!r} cannot answer questions; load a VQA or vision-language model")
+        raise self._unable("answer")
 
     def choose(
-        self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
+        self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[torch.Tensor]:
         """Log-probability of each choice as the whole answer (TIFA eq. 1): one float32 CPU tensor a question.
 
         A row that could not be judged is NaN. The probabilities need not sum to 1 over the choices.
         """
-        raise UnsupportedAbility(
-            f"judge {self.name!r} cannot choose among answers; load a VQA or vision-language model"
-        )
+        raise self._unable("choose")
 
-    def explain(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
+    def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """Why each prompt was given its rating, asked in the paper's words: "Why? Tell me the reason."
 
         Args:
@@ -95,9 +133,12 @@ class Judge:
         Returns:
             N reasons; None where a row abstains.
         """
-        raise UnsupportedAbility(f"judge {self.name!r} cannot explain a rating; load a vision-language model")
+        raise self._unable("explain")
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def _unable(self, ability: Ability) -> UnsupportedAbility:
+        return UnsupportedAbility(f"judge {self.name!r} {_CANNOT[ability]}")
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         # A pickled judge is loaded again (or found resident), never copied: weights do not travel with a reward.
         if self.load_again is None:
             return super().__reduce_ex__(protocol)
@@ -120,7 +161,7 @@ def well_formed(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def check_rows(images: Any, texts: Sequence[str], what: str) -> list[Any]:
+def check_rows(images: object, texts: Sequence[str], what: str) -> list[object]:
     """The images as a list (a batched tensor is split, once, so that an image's identity lasts as long as the call).
 
     Raises:
@@ -135,3 +176,12 @@ def check_rows(images: Any, texts: Sequence[str], what: str) -> list[Any]:
         if not isinstance(text, str):
             raise InputError(f"{what} {index} is a {type(text).__name__}; expected a string")
     return images
+
+
+def check_choices(questions: Sequence[str], choices: Sequence[Sequence[str]]) -> None:
+    """Raise InputError unless there is one list of choices a question."""
+    if len(choices) != len(questions):
+        raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
+    for index, offered in enumerate(choices):
+        if isinstance(offered, str) or not all(isinstance(choice, str) for choice in offered):
+            raise InputError(f"the choices of question {index} are {offered!r}; expected a list of strings")

@@ -6,18 +6,23 @@ import hashlib
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
 
 from rewards import databases
 from rewards.errors import InputError, RewardsError
-from rewards.images import content_hash
-from rewards.judges.base import DEFAULT_RATINGS, Judge, Ratings, check_rows
+from rewards.images import Picture
+from rewards.judges.base import DEFAULT_RATINGS, Ability, Judge, Ratings, check_choices, check_rows
 from rewards.judges.elsewhere.wire import read_numbers, write_numbers
+from rewards.judges.pictures import pictures_of_rows, read_picture
+from rewards.reward import Json
+
+_FORMAT = 2
+"""Counted up when what is kept of a judgment changes: older files are then asked anew."""
 
 _TABLE = "CREATE TABLE IF NOT EXISTS judgments (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 
@@ -26,7 +31,7 @@ class CachedJudge(Judge):
     """A judge that remembers.
 
     A judgment is found again by the picture's content, the prompt, what was asked for, and the judge's identity (name,
-    revision, dtype, preprocessing). Abstentions are not kept: what failed is tried again.
+    weights, dtype, preprocessing). Abstentions are not kept: what failed is tried again.
 
     Args:
         judge: The judge that is asked for what is not in the file.
@@ -43,68 +48,76 @@ class CachedJudge(Judge):
         self.hits = self.misses = 0
         self._open()
 
-    def identity(self) -> dict[str, Any]:
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """The judge's own."""
+        return self.judge.abilities
+
+    def identity(self) -> dict[str, Json]:
         """The judge's own identity: a remembered judgment is that judge's judgment."""
         return self.judge.identity()
 
-    def rate(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS) -> Ratings:
+    def rate(
+        self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS
+    ) -> Ratings:
         """As the judge's own."""
         images = check_rows(images, prompts, "prompt")
         words = [str(rating) for rating in ratings]
         reasons: dict[int, str | None] = {}
 
-        def ask(rows: list[int]) -> list[Any]:
-            found = self.judge.rate([images[row] for row in rows], [prompts[row] for row in rows], words)
+        def ask(rows: list[int], pictures: list[object]) -> list[Json]:
+            found = self.judge.rate(pictures, [prompts[row] for row in rows], words)
             reasons.update(zip(rows, found.reasons or (None,) * len(rows)))
-            return [None if bool(row.isnan().any()) else write_numbers(row) for row in found.probabilities]
+            unseen = found.unseen if found.unseen is not None else torch.zeros(len(rows))
+            kept = torch.cat([found.probabilities, unseen.unsqueeze(-1)], dim=-1)
+            return [None if bool(row[:-1].isnan().any()) else write_numbers(row) for row in kept]
 
-        keys = [["rate", words, prompt] for prompt in prompts]
-        probabilities = torch.full((len(prompts), len(words)), torch.nan)
+        keys: list[list[Json]] = [["rate", words, prompt] for prompt in prompts]
+        table = torch.full((len(prompts), len(words) + 1), torch.nan)
         for row, kept in enumerate(self._through(images, keys, ask)):
-            if kept is not None:
-                probabilities[row] = read_numbers(kept)
-        return Ratings(probabilities, probabilities.sum(-1), tuple(reasons.get(row) for row in range(len(prompts))))
+            if isinstance(kept, list):
+                table[row] = read_numbers(kept)
+        probabilities = table[:, :-1]
+        unseen = None if bool((table[:, -1].nan_to_num() == 0).all()) else table[:, -1]
+        every = tuple(reasons.get(row) for row in range(len(prompts)))
+        return Ratings(probabilities, probabilities.sum(-1), every, unseen)
 
-    def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
+    def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
         """As the judge's own."""
         images = check_rows(images, questions, "question")
 
-        def ask(rows: list[int]) -> list[Any]:
-            return self.judge.answer([images[row] for row in rows], [questions[row] for row in rows])
+        def ask(rows: list[int], pictures: list[object]) -> list[Json]:
+            return list(self.judge.answer(pictures, [questions[row] for row in rows]))
 
-        return self._through(images, [["answer", question] for question in questions], ask)
+        keys: list[list[Json]] = [["answer", question] for question in questions]
+        return [None if kept is None else str(kept) for kept in self._through(images, keys, ask)]
 
     def choose(
-        self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
+        self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[torch.Tensor]:
         """As the judge's own."""
         images = check_rows(images, questions, "question")
-        if len(choices) != len(questions):
-            raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
+        check_choices(questions, choices)
 
-        def ask(rows: list[int]) -> list[Any]:
-            found = self.judge.choose(
-                [images[row] for row in rows], [questions[row] for row in rows], [choices[row] for row in rows]
-            )
+        def ask(rows: list[int], pictures: list[object]) -> list[Json]:
+            found = self.judge.choose(pictures, [questions[row] for row in rows], [choices[row] for row in rows])
             return [None if bool(scores.isnan().any()) else write_numbers(scores) for scores in found]
 
-        keys = [["choose", question, list(offered)] for question, offered in zip(questions, choices)]
+        keys: list[list[Json]] = [["choose", question, list(offered)] for question, offered in zip(questions, choices)]
         return [
-            torch.full((len(offered),), torch.nan) if kept is None else read_numbers(kept)
+            read_numbers(kept) if isinstance(kept, list) else torch.full((len(offered),), torch.nan)
             for kept, offered in zip(self._through(images, keys, ask), choices)
         ]
 
-    def explain(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
+    def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """As the judge's own."""
         images = check_rows(images, prompts, "prompt")
 
-        def ask(rows: list[int]) -> list[Any]:
-            return self.judge.explain(
-                [images[row] for row in rows], [prompts[row] for row in rows], [ratings[row] for row in rows]
-            )
+        def ask(rows: list[int], pictures: list[object]) -> list[Json]:
+            return list(self.judge.explain(pictures, [prompts[row] for row in rows], [ratings[row] for row in rows]))
 
-        keys = [["explain", prompt, rating] for prompt, rating in zip(prompts, ratings)]
-        return self._through(images, keys, ask)
+        keys: list[list[Json]] = [["explain", prompt, rating] for prompt, rating in zip(prompts, ratings)]
+        return [None if kept is None else str(kept) for kept in self._through(images, keys, ask)]
 
     def offload(self) -> None:
         self.judge.offload()
@@ -113,39 +126,44 @@ class CachedJudge(Judge):
         self._database.close()
 
     def _through(
-        self, images: Sequence[Any], keys: Sequence[list[Any]], ask: Callable[[list[int]], list[Any]]
-    ) -> list[Any]:
-        """Each row's judgment: from the file, or from `ask` and then into the file."""
-        hashes: dict[int, list[str] | None] = {}
-        for image in images:
-            if id(image) not in hashes:
-                hashes[id(image)] = _hashes(image)
-        # Where pictures came from is left out: a path of preprocessing that was not used yet would change every key.
-        judge = {name: value for name, value in self.identity().items() if name != "pictures"}
-        found: list[Any] = [None] * len(images)
+        self,
+        images: Sequence[object],
+        keys: Sequence[list[Json]],
+        ask: Callable[[list[int], list[object]], list[Json]],
+    ) -> list[Json]:
+        """Each row's judgment: from the file, or from `ask` and then into the file.
+
+        Args:
+            images: One entry a row; read and hashed here, and handed on as they were read.
+            keys: What each row asks for.
+            ask: Judgments of some rows about their pictures, None for one that must not be kept.
+        """
+        judge = self.identity()
+        found: list[Json] = [None] * len(images)
+        pictures: list[object] = list(images)
         digests: dict[int, str] = {}
+        for row, (read, key) in enumerate(zip(pictures_of_rows(images, keep_tensors=True, read=read_picture), keys)):
+            if isinstance(read, InputError):
+                continue  # unreadable: the judge says why
+            pictures[row] = read[0] if len(read) == 1 else read
+            digests[row] = _digest(judge, read, key)
         with self._lock:
-            for row, (image, key) in enumerate(zip(images, keys)):
-                pictures = hashes[id(image)]
-                if pictures is None:
-                    continue  # unreadable: the judge says why
-                text = json.dumps([judge, pictures, key], sort_keys=True, default=str)
-                digests[row] = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
-                found[row] = self._look_up(digests[row])
+            for row, digest in digests.items():
+                found[row] = self._look_up(digest)
         missing = [row for row, value in enumerate(found) if value is None]
         self.hits += len(found) - len(missing)
         self.misses += len(missing)
-        for row, value in zip(missing, ask(missing) if missing else []):
+        for row, value in zip(missing, ask(missing, [pictures[row] for row in missing]) if missing else []):
             found[row] = value
         fresh = [row for row in missing if found[row] is not None and row in digests]
         if fresh:
             self._keep([(digests[row], json.dumps(found[row])) for row in fresh])
         return found
 
-    def _look_up(self, digest: str) -> Any:
+    def _look_up(self, digest: str) -> Json:
         with self._errors():
             row = self._database.execute("SELECT value FROM judgments WHERE key = ?", (digest,)).fetchone()
-        return None if row is None else json.loads(row[0])
+        return None if row is None else cast(Json, json.loads(row[0]))
 
     def _keep(self, judgments: Sequence[tuple[str, str]]) -> None:
         with self._errors(), databases.writing(self._database, self.path):
@@ -174,9 +192,6 @@ class CachedJudge(Judge):
         return type(self), (self.judge, self.path)
 
 
-def _hashes(image: Any) -> list[str] | None:
-    entries = image if isinstance(image, (list, tuple)) else [image]
-    try:
-        return [content_hash(entry) for entry in entries]
-    except InputError:
-        return None
+def _digest(judge: Mapping[str, Json], pictures: Sequence[Picture], key: list[Json]) -> str:
+    text = json.dumps([_FORMAT, judge, [one.key for one in pictures], key], sort_keys=True)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()

@@ -7,7 +7,7 @@ import os
 import threading
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -15,8 +15,12 @@ from rewards.errors import InputError
 from rewards.judges.base import Judge
 from rewards.judges.hub import why_missing
 from rewards.judges.presets import PRESETS, resolve
+from rewards.judges.weights import stamps
 
-_resident: dict[tuple[Any, ...], Judge] = {}
+Options: TypeAlias = dict[str, Any]
+"""Arguments of a judge's class, whichever it is."""
+
+_resident: dict[str, Judge] = {}
 _lock = threading.RLock()
 
 
@@ -28,7 +32,7 @@ def load_judge(
     revision: str | None = None,
     **options: Any,
 ) -> Judge:
-    """Load a judge once; the same arguments return the same resident object.
+    """Load a judge once; the same arguments return the same resident object, as long as its folder's files stay.
 
     Args:
         name: A checkpoint name or directory, or a preset (:data:`rewards.judges.presets.PRESETS`): `"shapes-vqa"`,
@@ -48,7 +52,7 @@ def load_judge(
         rewards.errors.InputError: ...
     """
     name = os.fspath(name)
-    key = (name, str(device), str(dtype), revision, tuple(sorted((k, repr(v)) for k, v in options.items())))
+    key = repr((name, str(device), str(dtype), revision, sorted(options.items()), stamps(name)))
     with _lock:  # two threads of one process must not load the same weights twice
         if key not in _resident:
             _resident[key] = _open_judge(name, device=device, dtype=dtype, revision=revision, **options)
@@ -83,14 +87,14 @@ def _open_judge(name: str, **options: Any) -> Judge:
     return _build(judge_class, path, {"name": name, **options})
 
 
-def _remote(judge_class: type[Judge], name: str, options: dict[str, Any]) -> Judge:
+def _remote(judge_class: type[Judge], name: str, options: Options) -> Judge:
     placed = [key for key in ("device", "dtype", "revision") if options.pop(key, None) is not None]
     if placed:
         raise InputError(f"judge {name!r} runs elsewhere: {' and '.join(placed)} cannot be chosen from here")
     return _build(judge_class, name, options)
 
 
-def _build(judge_class: type[Judge], first: str, options: dict[str, Any]) -> Judge:
+def _build(judge_class: type[Judge], first: str, options: Options) -> Judge:
     accepted = {
         parameter
         for base in judge_class.__mro__

@@ -15,6 +15,8 @@ from transformers import AutoProcessor
 
 from rewards.errors import InputError
 from rewards.judges.base import Judge
+from rewards.judges.weights import content_of_folder
+from rewards.reward import Json
 
 
 class LocalJudge(Judge):
@@ -53,10 +55,11 @@ class LocalJudge(Judge):
         self.name = name or path
         self.device = resolve_device(device)
         extra = {"attn_implementation": attn_implementation, "quantization_config": quantization_config}
-        options: dict[str, Any] = {key: value for key, value in extra.items() if value is not None}
+        options = {key: value for key, value in extra.items() if value is not None}
         if quantization_config is not None:
             options["device_map"] = {"": self.device}  # quantised weights are placed while they load
-        common: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
+        common = {"revision": revision, "trust_remote_code": trust_remote_code}
+        self.weights = content_of_folder(path) if Path(path).is_dir() else None
         with outside_sharding():
             self.model: Any = self.model_class.from_pretrained(
                 path, dtype=resolve_dtype(dtype, self.device), **common, **options
@@ -74,12 +77,16 @@ class LocalJudge(Judge):
         self.revision = getattr(self.model.config, "_commit_hash", None) or revision
         self.prompts = _prompts_beside(path)
 
-    def identity(self) -> dict[str, Any]:
-        """Name, revision, dtype and image processor: its PIL and torchvision forms differ by up to 0.3 in a pixel."""
+    def identity(self) -> dict[str, Json]:
+        """Name, revision (of a folder: a digest of its files), dtype and image processor.
+
+        The PIL and torchvision forms of an image processor differ by up to 0.3 in a pixel.
+        """
         image_processor = getattr(self.processor, "image_processor", self.processor)
         return {
             "name": self.name,
             "revision": self.revision,
+            "weights": self.weights,
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "preprocessing": type(image_processor).__name__,
         }

@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import torch
 from PIL import Image
 
 from rewards.errors import InputError
-from rewards.images import FLOAT_TOLERANCE, MAX_PIXELS, channel_axis, to_pil
+from rewards.images import FLOAT_TOLERANCE, MAX_PIXELS, Picture, channel_axis, hash_of_pixels, is_tensor, to_pil
 
 SMALLEST_SIDE = 28
 """Pictures with a shorter side are enlarged to it (pixels repeated): one patch of the usual encoders. Several
 processors crash below it or refuse the resulting aspect ratio."""
 
 
-class Picture(NamedTuple):
-    """One picture and the key under which equal pictures meet.
-
-    Attributes:
-        pixels: An RGB PIL image, or a uint8 tensor `(3, H, W)` on any device.
-        key: Equal for equal pixels; the picture's :func:`rewards.images.content_hash`, unless the tensor is on an
-            accelerator, where two 64-bit sums are computed there instead of copying the picture off it.
-    """
-
-    pixels: Image.Image | torch.Tensor
-    key: str
-
-    @property
-    def form(self) -> str:
-        """`"tensor"` or `"pil"`: which preprocessing path the picture takes."""
-        return "tensor" if isinstance(self.pixels, torch.Tensor) else "pil"
-
-
-def picture(image: Any, index: int, *, keep_tensors: bool) -> Picture:
+def picture(image: object, index: int, *, keep_tensors: bool) -> Picture:
     """One usable picture from anything that :func:`rewards.images.to_pil` takes.
 
     Args:
-        image: The user's image.
+        image: The user's image, or a :class:`Picture` that was made of it before and is returned as it is.
         index: Its row, named in errors.
         keep_tensors: Leave a torch tensor of three channels a tensor, rounded to 8 bits as the PIL path rounds it, so
             that both paths give the processor the same bytes.
@@ -47,19 +28,53 @@ def picture(image: Any, index: int, *, keep_tensors: bool) -> Picture:
     Raises:
         InputError: The image cannot be used.
     """
-    if keep_tensors and isinstance(image, torch.Tensor) and image.ndim == 3 and 3 in (image.shape[0], image.shape[-1]):
+    read = read_picture(image, index, keep_tensors=keep_tensors)
+    if isinstance(read.pixels, Image.Image):
+        return Picture(_enlarged(read.pixels), read.key)
+    return Picture(_enlarged_tensor(read.pixels), read.key)
+
+
+def read_picture(image: object, index: int, *, keep_tensors: bool) -> Picture:
+    """As :func:`picture`, in the size that the user gave."""
+    if isinstance(image, Picture):
+        return image if keep_tensors or image.form == "pil" else Picture(to_pil(image, index), image.key)
+    if keep_tensors and is_tensor(image) and image.ndim == 3 and 3 in (image.shape[0], image.shape[-1]):
         pixels = _eight_bits(image, f"image {index}")
-        return Picture(_enlarged_tensor(pixels), _tensor_key(pixels))
+        return Picture(pixels, _tensor_key(pixels))
     rgb = to_pil(image, index)
-    return Picture(_enlarged(rgb), _key(rgb.width, rgb.height, rgb.tobytes()))
+    return Picture(rgb, hash_of_pixels(rgb.width, rgb.height, rgb.tobytes()))
 
 
-def pictures_of_row(entry: Any, index: int, *, keep_tensors: bool) -> tuple[Picture, ...]:
-    """The pictures of one row: `entry` is one image, or a list of images."""
-    entries: Sequence[Any] = entry if isinstance(entry, (list, tuple)) else [entry]
+def pictures_of_rows(
+    images: Sequence[object], *, keep_tensors: bool, read: Callable[..., Picture] = picture
+) -> Iterator[tuple[Picture, ...] | InputError]:
+    """The pictures of each row, or why the row has none that can be used.
+
+    A picture is converted and hashed once a call: callers repeat one object for all that they ask about it.
+
+    Args:
+        images: One entry a row: an image, or a list of images.
+        keep_tensors: As in :func:`picture`.
+        read: :func:`picture`, or :func:`read_picture` for one who hands the pictures on.
+    """
+    seen: dict[int, tuple[Picture, ...] | InputError] = {}
+    for index, entry in enumerate(images):
+        if id(entry) not in seen:
+            seen[id(entry)] = _pictures_of(entry, index, keep_tensors, read)
+        yield seen[id(entry)]
+
+
+def _pictures_of(
+    entry: object, index: int, keep_tensors: bool, read: Callable[..., Picture]
+) -> tuple[Picture, ...] | InputError:
+    several = isinstance(entry, (list, tuple)) and not isinstance(entry, Picture)
+    entries = cast("Sequence[object]", entry) if several else [entry]
     if not entries:
-        raise InputError(f"row {index} has no image")
-    return tuple(picture(image, index, keep_tensors=keep_tensors) for image in entries)
+        return InputError(f"row {index} has no image")
+    try:
+        return tuple(read(image, index, keep_tensors=keep_tensors) for image in entries)
+    except InputError as error:
+        return error
 
 
 def _enlarged(image: Image.Image) -> Image.Image:
@@ -101,15 +116,9 @@ def _eight_bits(image: torch.Tensor, name: str) -> torch.Tensor:
 def _tensor_key(pixels: torch.Tensor) -> str:
     height, width = pixels.shape[1:]
     if pixels.device.type == "cpu":
-        return _key(width, height, pixels.permute(1, 2, 0).contiguous().numpy().tobytes())
+        return hash_of_pixels(width, height, pixels.permute(1, 2, 0).contiguous().numpy().tobytes())
     flat = pixels.flatten().long() + 1
     # Random odd 64-bit factors, the same for every picture of a size: sums modulo 2^64 that only equal pixels share.
     generator = torch.Generator(device=pixels.device).manual_seed(0)
     factors = torch.randint(-(2**62), 2**62, (2, flat.numel()), generator=generator, device=pixels.device)
     return f"{width}x{height}:" + ":".join(str(value) for value in (flat * (2 * factors + 1)).sum(1).tolist())
-
-
-def _key(width: int, height: int, rgb: bytes) -> str:
-    digest = hashlib.blake2b(f"{width}x{height}:".encode(), digest_size=16)
-    digest.update(rgb)
-    return digest.hexdigest()

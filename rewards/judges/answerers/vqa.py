@@ -11,9 +11,10 @@ import torch
 from transformers import ViltForQuestionAnswering
 
 from rewards.errors import InputError
-from rewards.judges.base import check_rows
+from rewards.images import Picture
+from rewards.judges.base import check_choices, check_rows
 from rewards.judges.local import LocalJudge
-from rewards.judges.pictures import Picture, picture
+from rewards.judges.pictures import pictures_of_rows
 from rewards.judges.prompting import PlainText
 
 logger = logging.getLogger(__name__)
@@ -51,13 +52,8 @@ class VQAJudge(LocalJudge):
         self.tokenizer = self.processor.tokenizer
         self._plain = PlainText(self.processor)
         self._takes_tensors = not type(self.processor.image_processor).__name__.endswith("Pil")
-        self._picture_forms: set[str] = set()
 
-    def identity(self) -> dict[str, Any]:
-        """As :meth:`LocalJudge.identity`, and how pictures came so far: as PIL images or tensors."""
-        return {**super().identity(), "pictures": sorted(self._picture_forms)}
-
-    def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
+    def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
         """Free-form answers; None where a row's picture cannot be read."""
         images = check_rows(images, questions, "question")
         answers: list[str | None] = [None] * len(questions)
@@ -68,12 +64,11 @@ class VQAJudge(LocalJudge):
         return answers
 
     def choose(
-        self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
+        self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[torch.Tensor]:
         """Log-probability of each choice as the whole answer; NaN where a row's picture cannot be read."""
         images = check_rows(images, questions, "question")
-        if len(choices) != len(questions):
-            raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
+        check_choices(questions, choices)
         scores = [torch.full((len(offered),), torch.nan) for offered in choices]
         with self._lock:
             for rows, found in self._batches(images, questions, choices, self._choose):
@@ -89,7 +84,7 @@ class VQAJudge(LocalJudge):
 
     def _batches(
         self,
-        images: Sequence[Any],
+        images: Sequence[object],
         questions: Sequence[str],
         choices: Sequence[Sequence[str]],
         run: Callable[[Asked], list[Result]],
@@ -121,17 +116,13 @@ class VQAJudge(LocalJudge):
                     continue
                 done += len(part)
 
-    def _see(self, images: Sequence[Any]) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, list[int]]]:
+    def _see(self, images: Sequence[object]) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, list[int]]]:
         """The inputs of each distinct picture, and the rows about it."""
         pictures: dict[str, dict[str, torch.Tensor]] = {}
         rows_of: dict[str, list[int]] = defaultdict(list)
-        seen: dict[int, Picture] = {}
-        for index, image in enumerate(images):
+        for index, read in enumerate(pictures_of_rows(images, keep_tensors=self._takes_tensors)):
             try:
-                if id(image) not in seen:  # callers repeat one object for all of its questions
-                    seen[id(image)] = picture(image, index, keep_tensors=self._takes_tensors)
-                one = seen[id(image)]
-                self._picture_forms.add(one.form)
+                one = _only(read, index)
                 if one.key not in pictures:
                     pictures[one.key] = self._preprocess(one, index)
             except InputError as error:
@@ -153,9 +144,17 @@ class VQAJudge(LocalJudge):
         }
 
 
+def _only(read: tuple[Picture, ...] | InputError, row: int) -> Picture:
+    if isinstance(read, InputError):
+        raise read
+    if len(read) > 1:
+        raise InputError(f"row {row} has {len(read)} images; a VQA model looks at one at a time")
+    return read[0]
+
+
 def _of_equal_shape(pictures: dict[str, dict[str, torch.Tensor]]) -> list[list[str]]:
     """Keys of pictures whose inputs can be stacked (ViLT keeps each picture's proportions)."""
-    groups: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    groups: dict[tuple[tuple[int, ...], ...], list[str]] = defaultdict(list)
     for key, inputs in pictures.items():
         groups[tuple(tuple(value.shape) for value in inputs.values())].append(key)
     return list(groups.values())

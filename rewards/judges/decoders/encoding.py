@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from rewards.errors import InputError
-from rewards.judges.pictures import Picture
+from rewards.images import Picture
 from rewards.judges.prompting import Prompting
 
 _TEXT_KEYS = ("input_ids", "attention_mask", "mm_token_type_ids", "token_type_ids", "text_replacement_offsets")

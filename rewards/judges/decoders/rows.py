@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from rewards.errors import InputError
+from rewards.images import Picture
 from rewards.judges.decoders.encoding import Encoder, Looked
 from rewards.judges.decoders.plain import Plain
 from rewards.judges.decoders.shared_prefix import ARCHITECTURES, SharedPrefix
-from rewards.judges.pictures import Picture, pictures_of_row
+from rewards.judges.pictures import pictures_of_rows
 from rewards.judges.prompting import Prompting
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,6 @@ class PictureRows:
     def __init__(self, name: str, model: Any, processor: Any, device: torch.device, token_budget: int) -> None:
         self.name = name
         self.token_budget = token_budget
-        self.picture_forms: set[str] = set()
         self.encoder = Encoder(processor, Prompting(processor), device, model.dtype)
         self.plain = Plain(model)
         self.shared: SharedPrefix | None = None
@@ -65,7 +65,7 @@ class PictureRows:
 
     def run(
         self,
-        images: Sequence[Any],
+        images: Sequence[object],
         rows: Sequence[tuple[str, tuple[int, ...]]],
         owners: Sequence[int],
         shared: Callable[[Looked, list[list[int]], list[Row], int], Sequence[Result]],
@@ -81,15 +81,12 @@ class PictureRows:
             plain: Result for one row, from the processor's own inputs.
         """
         results: list[Result | Abstained] = [Abstained("not reached")] * len(rows)
-        seen: dict[int, tuple[Picture, ...] | Abstained] = {}
         groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+        seen = list(pictures_of_rows(images, keep_tensors=self.encoder.takes_tensors))
         for index, (owner, (prompt, then)) in enumerate(zip(owners, rows)):
-            same = id(images[owner])  # callers repeat one object for all of its prompts: convert and hash it once
-            if same not in seen:
-                seen[same] = self.pictures(images[owner], owner)
-            pictures = seen[same]
-            if isinstance(pictures, Abstained):
-                results[index] = pictures
+            pictures = seen[owner]
+            if isinstance(pictures, InputError):
+                results[index] = Abstained(str(pictures))
             else:
                 groups[tuple(one.key for one in pictures)].append(Row(index, pictures, prompt, then))
         for group in groups.values():
@@ -98,15 +95,6 @@ class PictureRows:
                     logger.warning("judge %s abstains: %s", self.name, result.reason)
                 results[row.place] = result
         return results
-
-    def pictures(self, image: Any, owner: int) -> tuple[Picture, ...] | Abstained:
-        """The usable pictures of one row."""
-        try:
-            pictures = pictures_of_row(image, owner, keep_tensors=self.encoder.takes_tensors)
-        except InputError as error:
-            return Abstained(str(error))
-        self.picture_forms |= {one.form for one in pictures}
-        return pictures
 
     def _one_picture(
         self,

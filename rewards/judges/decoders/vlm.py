@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForImageTextToText
 
-from rewards.errors import InputError
-from rewards.judges.base import DEFAULT_RATINGS, Ratings, UnsupportedAbility, check_rows
+from rewards.judges.base import DEFAULT_RATINGS, Ability, Ratings, UnsupportedAbility, check_choices, check_rows
 from rewards.judges.decoders.encoding import Looked
 from rewards.judges.decoders.plain import with_tokens
 from rewards.judges.decoders.rating_tokens import RatingTokens, continuation, find_rating_tokens
@@ -63,8 +62,10 @@ class VLMJudge(LocalJudge):
         self.tokenizer = self.processor.tokenizer
         self._stop_tokens = _stop_tokens(self.model, self.tokenizer)
         self._rating_tokens: dict[tuple[str, ...], RatingTokens] = {}
+        self._can_rate = False
         try:
             self.rating_tokens(DEFAULT_RATINGS)
+            self._can_rate = True
         except UnsupportedAbility as error:  # it may still answer questions; rate() raises
             logger.warning("judge %s cannot rate on %s: %s", self.name, DEFAULT_RATINGS, error)
 
@@ -72,9 +73,10 @@ class VLMJudge(LocalJudge):
         # Shared prefixes go through the model below the language head, the plain path through the whole.
         return [self.model.model] if self.model.config.model_type in ARCHITECTURES else [self.model]
 
-    def identity(self) -> dict[str, Any]:
-        """As :meth:`LocalJudge.identity`, and how pictures came so far: as PIL images or tensors."""
-        return {**super().identity(), "pictures": sorted(self.rows.picture_forms)}
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """All of them, without rating where the tokenizer has no single token for a rating."""
+        return super().abilities - (frozenset() if self._can_rate else {"rate"})
 
     def rating_tokens(self, ratings: Sequence[str]) -> RatingTokens:
         """The verified token ids of a scale.
@@ -87,7 +89,9 @@ class VLMJudge(LocalJudge):
             self._rating_tokens[key] = find_rating_tokens(self.tokenizer, self.prompting.tail, key)
         return self._rating_tokens[key]
 
-    def rate(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS) -> Ratings:
+    def rate(
+        self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS
+    ) -> Ratings:
         """Probability of each rating after each prompt; see :meth:`rewards.judges.base.Judge.rate`."""
         images = check_rows(images, prompts, "prompt")
         tokens = self.rating_tokens(ratings)
@@ -106,12 +110,11 @@ class VLMJudge(LocalJudge):
         return Ratings(probabilities, probabilities.sum(-1), tuple(reasons))
 
     def choose(
-        self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
+        self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[torch.Tensor]:
         """Log-probability of each choice and then the end of the turn; see :meth:`rewards.judges.base.Judge.choose`."""
         images = check_rows(images, questions, "question")
-        if len(choices) != len(questions):
-            raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
+        check_choices(questions, choices)
 
         def read(row: Row, logits: torch.Tensor) -> torch.Tensor:
             log_probs = logits.log_softmax(-1)
@@ -130,13 +133,13 @@ class VLMJudge(LocalJudge):
             scores[owner].append(result if isinstance(result, torch.Tensor) else torch.tensor(torch.nan))
         return [torch.stack(row) if row else torch.empty(0) for row in scores]
 
-    def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
+    def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
         """Greedy free-form answers; None where a row's picture cannot be read."""
         images = check_rows(images, questions, "question")
         rows = [(ANSWER_PROMPT.format(question=question), ()) for question in questions]
         return self._write(images, rows, LONGEST_ANSWER)
 
-    def explain(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
+    def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """Why the judge gave each prompt its rating; see :meth:`rewards.judges.base.Judge.explain`."""
         images = check_rows(images, prompts, "prompt")
         check_rows(images, ratings, "rating")
@@ -146,7 +149,7 @@ class VLMJudge(LocalJudge):
         return self._write(images, rows, LONGEST_REASON)
 
     def _write(
-        self, images: Sequence[Any], rows: Sequence[tuple[str, tuple[int, ...]]], longest: int
+        self, images: Sequence[object], rows: Sequence[tuple[str, tuple[int, ...]]], longest: int
     ) -> list[str | None]:
         """Greedy continuations of prompts, decoded; None for rows that abstain."""
 
@@ -167,7 +170,7 @@ class VLMJudge(LocalJudge):
 
     def _read_logits(
         self,
-        images: Sequence[Any],
+        images: Sequence[object],
         rows: Sequence[tuple[str, tuple[int, ...]]],
         owners: Sequence[int],
         read: Callable[[Row, torch.Tensor], torch.Tensor],

@@ -15,10 +15,11 @@ import torch
 from PIL import Image
 
 from rewards.errors import InputError
+from rewards.images import Picture
 from rewards.judges.base import DEFAULT_RATINGS, Judge, Ratings, check_rows, well_formed
 from rewards.judges.elsewhere.first_token import lettered, read_listed
 from rewards.judges.elsewhere.http import Budget, Connection, GaveUp
-from rewards.judges.pictures import Picture, pictures_of_row
+from rewards.judges.pictures import pictures_of_rows
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -179,11 +180,9 @@ class ChatJudge(Judge):
         sent: dict[tuple[Any, ...], Any] = {}
         encoded: dict[str, str] = {}
         keys: list[tuple[Any, ...] | Exception] = []
-        for index, (image, prompt) in enumerate(zip(images, prompts)):
-            try:
-                pictures = pictures_of_row(image, index, keep_tensors=False)
-            except InputError as error:
-                keys.append(error)
+        for index, (pictures, prompt) in enumerate(zip(pictures_of_rows(images, keep_tensors=False), prompts)):
+            if isinstance(pictures, InputError):
+                keys.append(pictures)
                 continue
             for one in pictures:
                 if one.key not in encoded:

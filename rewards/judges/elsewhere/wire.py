@@ -6,12 +6,12 @@ import base64
 import io
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from PIL import Image
 
 from rewards.errors import InputError
+from rewards.reward import Json
 
 PROTOCOL = 1
 """Counted up with every change that an older client or server would misread."""
@@ -36,7 +36,7 @@ def read_picture(text: str, index: int) -> bytes:
         raise InputError(f"image {index} is not base64: {error}") from error
 
 
-def write_numbers(values: torch.Tensor) -> list[Any]:
+def write_numbers(values: torch.Tensor) -> list[Json]:
     """A vector as a list: NaN is None, minus infinity is the string "-inf" (JSON has neither).
 
     Example:
@@ -46,11 +46,24 @@ def write_numbers(values: torch.Tensor) -> list[Any]:
     return [None if math.isnan(value) else "-inf" if value == -math.inf else value for value in values.tolist()]
 
 
-def read_numbers(values: Sequence[Any]) -> torch.Tensor:
+def read_numbers(values: Sequence[Json]) -> torch.Tensor:
     """The float32 vector that :func:`write_numbers` wrote.
+
+    Raises:
+        InputError: An entry is neither a number nor what stands for one.
 
     Example:
         >>> read_numbers([0.5, None, "-inf"])
         tensor([0.5000,    nan,   -inf])
     """
-    return torch.tensor([math.nan if value is None else float(value) for value in values], dtype=torch.float32)
+    return torch.tensor([_number(value) for value in values], dtype=torch.float32)
+
+
+def _number(value: Json) -> float:
+    if value is None:
+        return math.nan
+    if value == "-inf":
+        return -math.inf
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"{value!r} is not a number")
+    return float(value)

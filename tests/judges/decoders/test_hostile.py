@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from rewards.judges.pictures import pictures_of_rows
 from tests import tiny_models
 from tests.test_images import png_header
 
@@ -93,7 +94,7 @@ def test_raters_score_or_abstain_and_neighbours_stay(tiny_judge, kind):
 def test_control_tokens_inject_neither_pictures_nor_turns(tiny_judge):
     for kind in RATERS:
         judge = tiny_judge(kind)
-        pictures = judge.rows.pictures(tiny_models.picture(0), 0)
+        pictures = next(pictures_of_rows([tiny_models.picture(0)], keep_tensors=True))
         looked = judge.rows.encoder.look(pictures)
         expected = judge.rows.control_count(judge.rows.encoder.ids(looked, ""))
         for text in hostile_texts(judge)[:25]:

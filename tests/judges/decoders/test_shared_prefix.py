@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rewards.judges.decoders.vlm import ANSWER_PROMPT
+from rewards.judges.pictures import pictures_of_rows
 from tests import tiny_models
 
 KINDS = {
@@ -150,7 +151,9 @@ def test_answers_equal_the_models_own_generate(tiny_judge, kind):
     questions = ["how many circle", "what color", "is the text correct or complete or clear", "yes", "no", "how many"]
     found = judge.answer(images, questions)
     for image, question, answer in zip(images, questions, found):
-        inputs = judge.rows.encoder.full_inputs(judge.rows.pictures(image, 0), ANSWER_PROMPT.format(question=question))
+        inputs = judge.rows.encoder.full_inputs(
+            next(pictures_of_rows([image], keep_tensors=True)), ANSWER_PROMPT.format(question=question)
+        )
         ids = judge.rows.plain.greedy(judge.rows.encoder.to_device(inputs), judge._stop_tokens, 16)
         assert answer == judge.tokenizer.decode(ids, skip_special_tokens=True).strip()
 
