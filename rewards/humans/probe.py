@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from rewards.humans.files import finite_or_none
 from rewards.humans.metrics.base import TextItem
 from rewards.humans.statistics.agreement import agreement
-from rewards.humans.statistics.intervals import Estimate
 from rewards.humans.tables import text_table, with_interval
+from rewards.runs.intervals import Estimate
 
 Array = NDArray[Any]
 SIGMA_BINS = 4

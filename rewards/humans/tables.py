@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rewards.humans.statistics.intervals import Estimate
+from rewards.runs.intervals import Estimate
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

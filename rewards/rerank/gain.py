@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from rewards.errors import InputError
 from rewards.humans.files import finite_or_none
-from rewards.humans.statistics.intervals import Estimate, percentile_interval
-from rewards.humans.statistics.resampling import multiplicities
 from rewards.rerank.ranking import Ranking
+from rewards.runs.intervals import Estimate, multiplicities, percentile_interval
 
 Array = NDArray[Any]
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rewards.errors import InputError
 
-Floats = NDArray[np.float64]
+Floats: TypeAlias = NDArray[np.float64]
+Seed: TypeAlias = int | tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -80,40 +82,16 @@ def mean_interval(values: ArrayLike, clusters: Sequence[Hashable], confidence: f
     return Estimate(mean, mean - half, mean + half)
 
 
-def multiplicities(clusters: int, resamples: int, seed: int, chunk: int = 500) -> Iterator[Floats]:
-    """Blocks of (b, G) float64: how often each of G clusters was drawn in G draws with replacement."""
+def multiplicities(clusters: int, resamples: int, seed: Seed, chunk: int = 500) -> Iterator[Floats]:
+    """Blocks of (b, G) float64: how often each of G clusters was drawn in G draws with replacement.
+
+    Seeds such as (0, 1) and (0, 2) give independent draws: for strata that are drawn each by itself.
+    """
     rng = np.random.default_rng(seed)
     for start in range(0, resamples, chunk):
         rows = min(chunk, resamples - start)
         drawn = rng.integers(0, clusters, size=(rows, clusters)) + np.arange(rows)[:, None] * clusters
         yield np.bincount(drawn.ravel(), minlength=rows * clusters).reshape(rows, clusters).astype(np.float64)
-
-
-def ratio_interval(
-    sums: ArrayLike, counts: ArrayLike, resamples: int = 2000, seed: int = 0, confidence: float = 0.95
-) -> Estimate:
-    """`sum(sums) / sum(counts)` with its bootstrap interval over clusters.
-
-    Args:
-        sums: (G,) one value a cluster, such as the number of right answers about a prompt.
-        counts: (G,) what the cluster adds to the denominator: its number of answers, or 1 for a macro mean.
-        resamples, seed: Of the bootstrap.
-        confidence: In (0, 1).
-
-    Returns:
-        No interval for fewer than two clusters.
-
-    Example:
-        >>> ratio_interval([1.0, 1.0, 1.0], [1, 1, 1])
-        Estimate(value=1.0, low=1.0, high=1.0)
-    """
-    top, bottom = np.asarray(sums, dtype=np.float64), np.asarray(counts, dtype=np.float64)
-    value = float(top.sum() / bottom.sum()) if bottom.sum() else math.nan
-    if len(top) < 2:
-        return Estimate(value, math.nan, math.nan)
-    draws = np.concatenate(list(multiplicities(len(top), resamples, seed)))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return percentile_interval(value, (draws @ top) / (draws @ bottom), confidence)
 
 
 def percentile_interval(value: float, resampled: ArrayLike, confidence: float = 0.95) -> Estimate:
@@ -124,6 +102,59 @@ def percentile_interval(value: float, resampled: ArrayLike, confidence: float = 
         return Estimate(value, math.nan, math.nan)
     low, high = np.quantile(usable, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(value, float(low), float(high))
+
+
+def two_sided_p(change: Floats) -> float:
+    """Two-sided bootstrap p-value of "no difference" from resampled differences; never below 2 / (resamples + 1)."""
+    usable = change[np.isfinite(change)]
+    if not len(usable):
+        return math.nan
+    # One is added to both counts, so that no finite number of resamples claims a probability of 0.
+    tail = min((usable <= 0).sum(), (usable >= 0).sum()) + 1
+    return float(min(1.0, 2 * tail / (len(usable) + 1)))
+
+
+class Share(NamedTuple):
+    """A share of credit, and the same share in each of B resamples of whole clusters."""
+
+    value: float
+    drawn: Floats
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """The share with its percentile interval."""
+        return percentile_interval(self.value, self.drawn, confidence)
+
+
+def share(
+    credit: ArrayLike,
+    counts: ArrayLike,
+    clusters: NDArray[np.int64] | None = None,
+    *,
+    resamples: int = 2000,
+    seed: Seed = 0,
+) -> Share:
+    """sum(credit) / sum(counts), where whole clusters are drawn again; NaN where nothing is counted.
+
+    Args:
+        credit: (n,) credit of each item.
+        counts: (n,) what each item counts; 0 leaves it out.
+        clusters: (n,) integers 0..G-1 of what is drawn together; None: each item by itself.
+        resamples: B.
+        seed: of the draws; two calls with the same seed and number of clusters are paired.
+
+    Example:
+        >>> share([1.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0], resamples=10).value
+        0.75
+    """
+    sums = np.stack([np.asarray(credit, dtype=np.float64), np.asarray(counts, dtype=np.float64)], axis=1)
+    if clusters is not None:
+        sums = np.stack([np.bincount(clusters, weights=column) for column in sums.T], axis=1)
+    if not len(sums):
+        return Share(math.nan, np.full(resamples, math.nan))
+    drawn = np.concatenate([weights @ sums for weights in multiplicities(len(sums), resamples, seed)])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        (top, bottom), shares = sums.sum(0), drawn[:, 0] / drawn[:, 1]
+    return Share(float(top / bottom) if bottom else math.nan, shares)
 
 
 def _normal_quantile(confidence: float) -> float:

@@ -40,7 +40,7 @@ def tifa(
         ]
         typer.echo("\n" + text_table(header, rows))
     if report.ceiling:
-        from rewards.humans.statistics.intervals import Estimate
+        from rewards.runs.intervals import Estimate
 
         between = report.ceiling["between_annotators"]["statistics"]
         cells = ", ".join(

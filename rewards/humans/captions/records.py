@@ -10,8 +10,8 @@ import numpy as np
 
 from rewards.errors import InputError
 from rewards.humans.statistics.agreement import Agreement, agreement
-from rewards.humans.statistics.intervals import Estimate, Share, share
 from rewards.humans.statistics.pair_counts import Array
+from rewards.runs.intervals import Estimate, Share, share
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from rewards.humans.files import finite_or_none
 from rewards.humans.mmhe.records import CRITERIA, TASKS, Instance
 from rewards.humans.mmhe.scores import CandidateScores
 from rewards.humans.statistics.agreement import Agreement, agreement, no_agreement
-from rewards.humans.statistics.intervals import Estimate, Share, share
 from rewards.humans.statistics.pair_counts import Array
 from rewards.humans.tables import percent, text_table
+from rewards.runs.intervals import Estimate, Share, share
 
 Unit = Literal["pairs", "best"]
 TieRule = Literal["half", "wrong", "drop"]

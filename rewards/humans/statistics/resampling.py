@@ -16,8 +16,6 @@ of Flickr8k-Expert (matrices), about half a minute for the 47,830 of Flickr8k-CF
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import scipy.stats
 
@@ -30,11 +28,11 @@ from rewards.humans.statistics.pair_counts import (
     dense_ranks,
     pairs_per_item,
 )
+from rewards.runs.intervals import multiplicities
 
 # Above either, copying the items of every resample is cheaper than matrices over clusters.
 MATRIX_ITEMS = 20_000
 MATRIX_CLUSTERS = 2_000
-Seed = int | tuple[int, ...]
 _CHUNK = 2_000_000
 
 
@@ -87,18 +85,6 @@ def resample(
             }
         )
     return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
-
-
-def multiplicities(clusters: int, resamples: int, seed: Seed, chunk: int = 500) -> Iterator[Array]:
-    """Blocks of (b, G) float64: how often each cluster was drawn in G draws with replacement.
-
-    Seeds such as (0, 1) and (0, 2) give independent draws: for strata that are drawn each by itself.
-    """
-    rng = np.random.default_rng(seed)
-    for start in range(0, resamples, chunk):
-        rows = min(chunk, resamples - start)
-        drawn = rng.integers(0, clusters, size=(rows, clusters)) + np.arange(rows)[:, None] * clusters
-        yield np.bincount(drawn.ravel(), minlength=rows * clusters).reshape(rows, clusters).astype(np.float64)
 
 
 class Matrices:

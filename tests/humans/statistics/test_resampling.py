@@ -6,7 +6,8 @@ import scipy.stats
 
 from rewards.humans.statistics import named as statistics
 from rewards.humans.statistics.pair_counts import count_pairs
-from rewards.humans.statistics.resampling import Copies, Matrices, multiplicities, resample
+from rewards.humans.statistics.resampling import Copies, Matrices, resample
+from rewards.runs.intervals import multiplicities
 
 
 def clustered(rng, clusters, size, noise=1.5):

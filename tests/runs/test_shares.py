@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rewards.humans.statistics.intervals import share
-from rewards.humans.statistics.resampling import multiplicities
+from rewards.runs.intervals import multiplicities, share
 
 
 def test_a_share_is_credit_over_counts_and_draws_whole_clusters():
