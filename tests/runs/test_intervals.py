@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rewards.errors import InputError
-from rewards.runs.intervals import Estimate, mean_interval, multiplicities, percentile_interval, ratio_interval
+from rewards.runs.intervals import Estimate, mean_interval, multiplicities, percentile_interval, share
 
 
 def test_without_clusters_it_is_the_usual_interval():
@@ -59,7 +59,7 @@ def test_the_bootstrap_agrees_with_the_formula():
     clusters = np.repeat(np.arange(60), 3)
     values = rng.normal(size=60)[clusters] + rng.normal(size=180)
     sums = np.bincount(clusters, weights=values)
-    drawn = ratio_interval(sums, np.full(60, 3), resamples=20_000)
+    drawn = share(sums, np.full(60, 3), resamples=20_000).estimate()
     formula = mean_interval(values, clusters.tolist())
     assert drawn.value == pytest.approx(formula.value)
     assert (drawn.high - drawn.low) / (formula.high - formula.low) == pytest.approx(1, abs=0.04)
