@@ -5,7 +5,7 @@ The public names load on first use, so that `import rewards` stays free of torch
 Example:
     >>> import rewards
     >>> sorted(rewards.__all__)[:3]
-    ['DDPOConfig', 'DDPOTrainer', 'HarmonicEval']
+    ['Combined', 'DDPOConfig', 'DDPOTrainer']
 """
 
 from __future__ import annotations
@@ -17,41 +17,49 @@ from rewards._version import __version__ as __version__
 from rewards.errors import InputError, RewardsError
 
 if TYPE_CHECKING:
+    from rewards.combined import Combined
+    from rewards.functions import FunctionReward
     from rewards.harmonic.reward import HarmonicEval
     from rewards.judges.loading import load_judge
+    from rewards.reward import Reward, Scores
     from rewards.tifa.questions.question import Question
     from rewards.tifa.reward import TIFA
     from rewards.tifa.store.store import QuestionStore
     from rewards.trainers.diffusion.config import DDPOConfig
     from rewards.trainers.diffusion.ddpo import DDPOTrainer
     from rewards.trainers.language.ppo import PPOConfig, PPOTrainer
-    from rewards.trainers.weighted import WeightedReward
 
 _HOMES = {
+    "Combined": "rewards.combined",
     "DDPOConfig": "rewards.trainers.diffusion.config",
     "DDPOTrainer": "rewards.trainers.diffusion.ddpo",
+    "FunctionReward": "rewards.functions",
     "HarmonicEval": "rewards.harmonic.reward",
     "PPOConfig": "rewards.trainers.language.ppo",
     "PPOTrainer": "rewards.trainers.language.ppo",
     "Question": "rewards.tifa.questions.question",
     "QuestionStore": "rewards.tifa.store.store",
+    "Reward": "rewards.reward",
+    "Scores": "rewards.reward",
     "TIFA": "rewards.tifa.reward",
-    "WeightedReward": "rewards.trainers.weighted",
     "load_judge": "rewards.judges.loading",
 }
 
 __all__ = [
     "TIFA",
+    "Combined",
     "DDPOConfig",
     "DDPOTrainer",
+    "FunctionReward",
     "HarmonicEval",
     "InputError",
     "PPOConfig",
     "PPOTrainer",
     "Question",
     "QuestionStore",
+    "Reward",
     "RewardsError",
-    "WeightedReward",
+    "Scores",
     "load_judge",
 ]
 

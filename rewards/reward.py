@@ -12,8 +12,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,8 +27,6 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 
 Details: TypeAlias = Mapping[str, Json]
 """What a reward shows of one sample beside its numbers: answers, deviations, weights."""
-
-S = TypeVar("S", bound="Scores")
 
 
 @dataclass
@@ -76,7 +75,7 @@ class Scores:
     def metrics(self, name: str) -> dict[str, float]:
         """Flat numbers of the batch under `rewards/<name>/`, for curves and trackers.
 
-        `overall/mean`, `/std` and `/count` are over the samples that were judged; `<part>/mean` and `/count` over
+        `overall/mean` and `/count` are over the samples that were judged; `<part>/mean` and `/count` over
         their judgments of that part; `abstained` counts the samples that were not judged. A mean over nothing is NaN,
         and its key stays, so that all processes log the same keys.
         """
@@ -84,7 +83,6 @@ class Scores:
         prefix = f"rewards/{name}"
         flat = {
             f"{prefix}/overall/mean": _mean(judged),
-            f"{prefix}/overall/std": float(judged.std(correction=0)) if len(judged) else math.nan,
             f"{prefix}/overall/count": float(len(judged)),
             f"{prefix}/abstained": float(len(self) - len(judged)),
         }
@@ -196,11 +194,23 @@ class Reward(ABC):
         """
 
     @abstractmethod
-    def identity(self) -> dict[str, Json]:
+    def identity(self, texts: Sequence[str] | None = None) -> dict[str, Json]:
         """What a score depends on beside its sample, as JSON: settings, prompts, questions, the judge's identity.
 
         Two rewards of equal identity give equal scores; runs, jobs and caches compare it before they go on.
+
+        Args:
+            texts: the prompts that will be scored, where they are known: what belongs to others is left out (TIFA:
+                their questions).
         """
+
+    def metrics(self, scores: Scores) -> dict[str, float]:
+        """Flat numbers of a batch for curves and trackers, see :meth:`Scores.metrics`."""
+        return scores.metrics(self.__name__)
+
+    def for_evaluation(self) -> Reward:
+        """The reward as held-out samples are judged: on a scale that does not move with training. Most: itself."""
+        return self
 
     def check_prompts(self, texts: Sequence[str]) -> None:  # noqa: B027 - most have nothing to check
         """Called before anything is generated for these prompts.
@@ -208,6 +218,41 @@ class Reward(ABC):
         Raises:
             InputError: it is already clear that pictures of a prompt could not be scored (TIFA: it has no questions).
         """
+
+    @overload
+    def __call__(
+        self, images: Sequence[object], prompts: Sequence[str], metadata: Sequence[object] | None = None
+    ) -> tuple[np.ndarray, dict[str, float]]: ...
+
+    @overload
+    def __call__(
+        self, *, prompts: Sequence[object], completions: Sequence[object], **columns: Any
+    ) -> list[float | None]: ...
+
+    def __call__(
+        self,
+        images: Sequence[object] | None = None,
+        prompts: Sequence[object] | None = None,
+        metadata: Sequence[object] | None = None,
+        *,
+        completions: Sequence[object] | None = None,
+        **columns: Any,
+    ) -> tuple[np.ndarray, dict[str, float]] | list[float | None]:
+        """The score in the convention of the caller.
+
+        Diffusion trainers call `(images, prompts, metadata=None)` and get :func:`rewards.calling.for_pictures`: a
+        float32 array `(N,)` with NaN for abstentions, and the metrics. TRL calls with keywords, `completions` among
+        them, and gets :func:`rewards.calling.for_trl`: a list with None for abstentions.
+        """
+        from rewards import calling
+
+        if prompts is None:
+            raise InputError(f"{self.__name__} needs the prompts")
+        if completions is None:
+            return calling.for_pictures(self, images, prompts, metadata)
+        given = {"images": images, "metadata": metadata, **columns}
+        columns = {name: values for name, values in given.items() if values is not None}
+        return calling.for_trl(self, prompts, completions, columns)
 
     def state_dict(self) -> dict[str, Json]:
         """What the reward has learned from the samples so far and a checkpoint must keep; nothing for most."""

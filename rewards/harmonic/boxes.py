@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import isfinite
 
 from PIL import Image, ImageDraw
@@ -10,7 +9,7 @@ from PIL import Image, ImageDraw
 from rewards.errors import InputError
 
 
-def draw_box(image: Image.Image, box: Sequence[float]) -> Image.Image:
+def draw_box(image: Image.Image, box: object) -> Image.Image:
     """Draw the target box in red on a copy of the image (HarmonicEval section 3.1: "marked by a bounding box").
 
     Args:
@@ -28,9 +27,12 @@ def draw_box(image: Image.Image, box: Sequence[float]) -> Image.Image:
         >>> draw_box(Image.new("RGB", (8, 8)), (2, 2, 6, 6)).getpixel((2, 4))
         (255, 0, 0)
     """
-    corners = [float(value) for value in box]
+    try:
+        corners = [float(value) for value in box]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        corners = []
     if len(corners) != 4 or not all(isfinite(value) for value in corners):
-        raise InputError(f"a box is (left, top, right, bottom) in pixels, got {list(box)}")
+        raise InputError(f"a box is (left, top, right, bottom) in pixels, got {box}")
     left, top, right, bottom = corners
     if left >= right or top >= bottom:
         raise InputError(f"box {corners} is empty: expected left < right and top < bottom, in pixels")

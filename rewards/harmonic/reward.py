@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
 
 import torch
+from PIL import Image
 from torch import Tensor
 
+from rewards.calling import PartFunction, part_functions
 from rewards.errors import InputError
-from rewards.harmonic import trl_inputs
 from rewards.harmonic.boxes import draw_box
 from rewards.harmonic.criteria import get_task, prompt_hash, render, resolve_prompts, uses_input
 from rewards.harmonic.scores import HarmonicScores
@@ -22,15 +21,13 @@ from rewards.harmonic.weighting import (
     rating_deviation,
 )
 from rewards.images import to_pil
+from rewards.judges.base import Judge
+from rewards.reward import Json, Reward
 
-if TYPE_CHECKING:
-    from rewards.harmonic.per_criterion import CriterionReward
-    from rewards.judges.base import Judge
-
-logger = logging.getLogger(__name__)
+Pictures = Image.Image | list[Image.Image]
 
 
-class HarmonicEval:
+class HarmonicEval(Reward):
     """The HarmonicEval reward: overall score, criterion scores, deviations and weights from one pass of a judge.
 
     Use it as it is in TRL (`reward_funcs=HarmonicEval(judge)`), or let each criterion be a reward of its own
@@ -52,6 +49,8 @@ class HarmonicEval:
         normalize: renormalise the probabilities over the ratings; False takes the paper's formula literally.
         min_rating_mass: a text abstains if on any criterion the judge puts less than this probability on the ratings.
         prompts: criterion -> template with `{text}` and, where a question is asked, `{input}`.
+        explain: also ask the judge why each criterion's likeliest rating was given (section 4.2); the reasons are in
+            the scores' details. Costs a generated sentence a criterion.
         name: name in TRL and in the metrics, for telling two of them apart.
 
     Raises:
@@ -74,6 +73,7 @@ class HarmonicEval:
         normalize: bool = True,
         min_rating_mass: float = 0.1,
         prompts: Mapping[str, str] | None = None,
+        explain: bool = False,
         name: str = "HarmonicEval",
     ) -> None:
         if not 0 <= gamma <= 1:
@@ -88,6 +88,7 @@ class HarmonicEval:
         self.ratings = tuple(ratings)
         self.normalize = normalize
         self.min_rating_mass = min_rating_mass
+        self.explain = explain
         self.prompts = resolve_prompts(self.task, criteria, prompts, judge.prompts, self.ratings)
         self.criteria = tuple(self.prompts)
         self.prompt_hash = prompt_hash(task, self.prompts, self._rating_words)
@@ -97,7 +98,7 @@ class HarmonicEval:
     def _rating_words(self) -> tuple[str, ...]:
         return tuple(f"{rating:g}" for rating in self.ratings)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self, texts: Sequence[str] | None = None) -> dict[str, Json]:
         """What must be recorded beside scores to make them again: settings, prompt hash and the judge's identity."""
         return {
             "reward": self.__name__,
@@ -107,16 +108,19 @@ class HarmonicEval:
             "ratings": list(self.ratings),
             "normalize": self.normalize,
             "min_rating_mass": self.min_rating_mass,
+            "explain": self.explain,
             "prompt_hash": self.prompt_hash,
             "judge": self.judge.identity(),
         }
 
     def score(
         self,
-        images: Sequence[Any],
+        images: Sequence[object],
         texts: Sequence[str | None],
-        inputs: Sequence[str | None] | None = None,
-        boxes: Sequence[Sequence[float] | None] | None = None,
+        /,
+        inputs: Sequence[object] | None = None,
+        boxes: Sequence[object] | None = None,
+        **columns: Sequence[object],
     ) -> HarmonicScores:
         """Rate N texts.
 
@@ -125,6 +129,7 @@ class HarmonicEval:
             texts: N texts. None abstains.
             inputs: N questions, for the tasks that have one.
             boxes: N boxes (left, top, right, bottom) in pixels, for `referring`.
+            columns: not looked at.
 
         Returns:
             The scores; a row that cannot be judged abstains, with a reason.
@@ -138,7 +143,7 @@ class HarmonicEval:
         """
         self._check_lengths(images, texts, inputs, boxes)
         reasons: list[str | None] = [None] * len(texts)
-        rows: list[tuple[int, Any]] = []
+        rows: list[tuple[int, Pictures]] = []
         picture = _PictureReader()
         for row in range(len(texts)):
             try:
@@ -148,7 +153,7 @@ class HarmonicEval:
         raw = torch.full((len(texts), len(self.criteria), len(self.ratings)), torch.nan)
         if rows:
             asked = [
-                (image, render(template, texts[row] or "", inputs[row] if inputs is not None else None))
+                (image, self._prompt(template, texts, inputs, row))
                 for row, image in rows
                 for template in self.prompts.values()
             ]
@@ -158,87 +163,33 @@ class HarmonicEval:
                 row, criterion = rows[place // len(self.criteria)][0], self.criteria[place % len(self.criteria)]
                 if reason is not None and reasons[row] is None:
                     reasons[row] = f"{criterion}: {reason}"
-        return self._aggregate(raw, reasons)
+        scores = self._aggregate(raw, reasons)
+        if self.explain:
+            self._explain(scores, dict(rows), texts, inputs)
+        return scores
 
-    def __call__(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        log_metric: Callable[[str, float], None] | None = None,
-        log_extra: Callable[[str, list[Any]], None] | None = None,
-        **columns: Any,
-    ) -> list[float | None]:
-        """TRL's reward function: the overall score of every completion.
-
-        Args:
-            prompts: N prompts, conversational or plain.
-            completions: N completions, conversational or plain.
-            log_metric: TRL's logger of numbers; receives :meth:`HarmonicScores.metrics`.
-            log_extra: TRL's logger of columns of the completions table; receives each criterion's score and the
-                reason of an abstention.
-            **columns: the dataset's columns. Used: `image` or `images` (else the image blocks of the prompt);
-                `question`, `query` or `input` (else the text of the prompt) for `vqa` and `document`; `box` or `bbox`
-                for `referring`.
-
-        Returns:
-            N overall scores, None where a completion could not be judged.
-        """
-        scores = self.score(**self.read_columns(prompts, completions, columns))
-        self.log(scores, log_metric, log_extra)
-        return optional_floats(scores.overall)
-
-    def per_criterion(self) -> list[CriterionReward]:
+    def per_criterion(self) -> list[PartFunction]:
         """One TRL reward function a criterion, in the order of `criteria`; all share one pass of the judge.
 
         Weigh them with `GRPOConfig(reward_weights=...)`. Their names are `<name>/<criterion>`.
         """
-        from rewards.harmonic.per_criterion import CriterionReward, SharedPass
-
-        shared = SharedPass(self)
-        return [CriterionReward(shared, column) for column in range(len(self.criteria))]
-
-    def read_columns(
-        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """The arguments of :meth:`score` from what TRL passes to a reward function."""
-        return {
-            "images": trl_inputs.row_images(columns, prompts),
-            "texts": [trl_inputs.completion_text(completion) for completion in completions],
-            "inputs": trl_inputs.row_inputs(columns, prompts) if self.takes_input else None,
-            "boxes": trl_inputs.row_boxes(columns) if self.task.needs_box else None,
-        }
-
-    def log(
-        self,
-        scores: HarmonicScores,
-        log_metric: Callable[[str, float], None] | None,
-        log_extra: Callable[[str, list[Any]], None] | None,
-    ) -> None:
-        """Hand the scores of a batch to TRL's loggers; warn of abstentions with the first reason."""
-        if scores.abstained.any():
-            first = next(reason for reason in scores.reasons if reason is not None)
-            logger.warning(
-                "%s: %d of %d texts could not be judged: %s", self.__name__, scores.abstained.sum(), len(scores), first
-            )
-        if log_metric is not None:
-            for key, value in scores.metrics(self.__name__).items():
-                log_metric(key, value)
-        if log_extra is not None:
-            for column, criterion in enumerate(self.criteria):
-                log_extra(f"{self.__name__}/{criterion}", optional_floats(scores.criteria[:, column]))
-            log_extra(f"{self.__name__}/abstained", list(scores.reasons))
+        return part_functions(self, self.criteria)
 
     @property
     def takes_input(self) -> bool:
         """Whether a question belongs to every text: the task has one, or a template asks for it."""
         return self.task.needs_input or any(uses_input(template) for template in self.prompts.values())
 
+    def _prompt(self, template: str, texts: Sequence[str | None], inputs: Sequence[object] | None, row: int) -> str:
+        question = inputs[row] if inputs is not None else None
+        return render(template, texts[row] or "", question if isinstance(question, str) else None)
+
     def _check_lengths(
         self,
-        images: Sequence[Any],
-        texts: Sequence[Any],
-        inputs: Sequence[Any] | None,
-        boxes: Sequence[Any] | None,
+        images: Sequence[object],
+        texts: Sequence[object],
+        inputs: Sequence[object] | None,
+        boxes: Sequence[object] | None,
     ) -> None:
         if isinstance(texts, str):
             raise InputError("texts must be a list of texts, got a single string")
@@ -248,17 +199,20 @@ class HarmonicEval:
         if self.takes_input and inputs is None:
             raise InputError(f"task {self.task.name!r} rates answers: give the question of every text in inputs=")
         if self.task.needs_box and boxes is None:
-            raise InputError("task 'referring' needs the box of every text's object in boxes=")
+            raise InputError(
+                "task 'referring' needs the box of every text's object (left, top, right, bottom): in boxes=, or in a "
+                "'box' column of the data set"
+            )
 
     def _prepare_row(
         self,
         row: int,
         picture: _PictureReader,
-        images: Sequence[Any],
-        texts: Sequence[Any],
-        inputs: Sequence[Any] | None,
-        boxes: Sequence[Any] | None,
-    ) -> Any:
+        images: Sequence[object],
+        texts: Sequence[str | None],
+        inputs: Sequence[object] | None,
+        boxes: Sequence[object] | None,
+    ) -> Pictures:
         """The row's image as RGB (a list if several), its box drawn; InputError where the row cannot be judged."""
         if not isinstance(texts[row], str):
             raise InputError(f"text {row} is not a string but {type(texts[row]).__name__}")
@@ -271,7 +225,7 @@ class HarmonicEval:
             several = [picture(image, row) for image in entry]
             if not several:
                 raise InputError(f"text {row} has no image")
-            image: Any = several[0] if len(several) == 1 else several
+            image: Pictures = several[0] if len(several) == 1 else several
         else:
             image = picture(entry, row)
         if self.task.needs_box:
@@ -303,9 +257,32 @@ class HarmonicEval:
         sigma[judged] = rating_deviation(kept, self.ratings)
         weights[judged] = harmonic_weights(sigma[judged], self.gamma)
         overall[judged] = harmonic_score(kept, self.ratings, self.gamma)
-        return HarmonicScores(
-            overall, criteria, sigma, weights, probabilities, mass, self.criteria, ~judged, reasons, self.prompt_hash
+        return HarmonicScores.of(
+            self.criteria, overall, reasons, criteria, sigma, weights, probabilities, mass, self.prompt_hash
         )
+
+    def _explain(
+        self,
+        scores: HarmonicScores,
+        images: Mapping[int, Pictures],
+        texts: Sequence[str | None],
+        inputs: Sequence[object] | None,
+    ) -> None:
+        """Add the judge's reason for the likeliest rating of each criterion to the details of the rated texts."""
+        judged = [row for row, abstained in enumerate(scores.abstained.tolist()) if not abstained]
+        likeliest = scores.probabilities.nan_to_num().argmax(-1).tolist()
+        asked = [(row, name, column) for row in judged for column, name in enumerate(self.criteria)]
+        said = self.judge.explain(
+            [images[row] for row, _, _ in asked],
+            [self._prompt(self.prompts[name], texts, inputs, row) for row, name, _ in asked],
+            [self._rating_words[likeliest[row][column]] for row, _, column in asked],
+        )
+        explanations: list[dict[str, str | None]] = [dict.fromkeys(self.criteria) for _ in texts]
+        for (row, name, _), reason in zip(asked, said, strict=True):
+            explanations[row][name] = reason
+        scores.details = [
+            {**details, "explanations": reasons} for details, reasons in zip(scores.details, explanations, strict=True)
+        ]
 
     def _reason(self, answered: Tensor, mass: Tensor) -> str:
         for criterion, said, weight in zip(self.criteria, answered.tolist(), mass.tolist()):
@@ -320,15 +297,10 @@ class _PictureReader:
     """Reads pictures as RGB, one object once: the completions of a group share theirs."""
 
     def __init__(self) -> None:
-        self._read: dict[int, tuple[Any, Any]] = {}
+        self._read: dict[int, tuple[object, Image.Image]] = {}
 
-    def __call__(self, image: Any, row: int) -> Any:
+    def __call__(self, image: object, row: int) -> Image.Image:
         if id(image) not in self._read:
             # The source is kept beside the picture: its id must not be given to another object meanwhile.
             self._read[id(image)] = (image, to_pil(image, index=row))
         return self._read[id(image)][1]
-
-
-def optional_floats(values: Tensor) -> list[float | None]:
-    """A vector as TRL wants rewards: floats, with None for NaN."""
-    return [None if value != value else value for value in values.tolist()]

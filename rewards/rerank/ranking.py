@@ -21,7 +21,7 @@ class Score:
 
     Attributes:
         overall: the score, None for an abstention.
-        parts: by criterion (HarmonicEval), element type (TIFA) or reward (WeightedReward); None where undefined.
+        parts: by criterion (HarmonicEval), element type (TIFA) or reward (Combined); None where undefined.
         details: what explains the score: deviations and weights, or the questions answered wrong.
         reason: why the reward abstained, or None.
     """

@@ -23,7 +23,7 @@ def score_items(reward: Any, items: Sequence[Item]) -> list[list[Score]]:
     """Score every candidate of every item in one call of the reward.
 
     Args:
-        reward: HarmonicEval (items of texts), TIFA (items of pictures), WeightedReward, an object with `score_items`,
+        reward: HarmonicEval (items of texts), TIFA (items of pictures), Combined, an object with `score_items`,
             or a function: for texts in TRL's convention (keywords `prompts`, `completions`, `image`, `question`, `box`
             and the columns in `extra`; a list of numbers or None), for pictures `(images, prompts, metadata)` (an
             array, or an array and a dict).
@@ -70,13 +70,13 @@ def _adapter(reward: Any, kind: str) -> Callable[[Any, Flat], list[Score]]:
 
 
 def _own_adapter(reward: Any, kind: str) -> Callable[[Any, Flat], list[Score]] | None:
+    from rewards.combined import Combined
     from rewards.harmonic.reward import HarmonicEval
     from rewards.tifa.reward import TIFA
-    from rewards.trainers.weighted import WeightedReward
 
-    if isinstance(reward, WeightedReward):
+    if isinstance(reward, Combined):
         if reward.standardize != "none":
-            raise InputError("a WeightedReward with standardize='running' ranks by what it saw before; use 'none'")
+            raise InputError("a Combined with standardize='running' ranks by what it saw before; use 'none'")
         for part in reward.rewards:
             _adapter(part, kind)
         return _weighted
@@ -102,7 +102,7 @@ def _harmonic(reward: Any, flat: Flat) -> list[Score]:
     return [
         Score(
             record["overall"],
-            record["criteria"],
+            record["parts"] or dict.fromkeys(reward.criteria),
             {name: record[name] for name in ("sigma", "weights", "rating_mass")},
             record["abstained"],
         )

@@ -16,7 +16,7 @@ def best_of_n(reward: Any, items: Iterable[Item | Mapping[str, Any]], *, batch_s
     """Rank the candidates of each item by a reward.
 
     Args:
-        reward: HarmonicEval, TIFA, WeightedReward, or a function; see :func:`rewards.rerank.scoring.score_items`.
+        reward: HarmonicEval, TIFA, Combined, or a function; see :func:`rewards.rerank.scoring.score_items`.
         items: items, or mappings with the same names (`candidates`, `image` or `prompt`, ...).
         batch_size: candidates handed to the reward at a time; the ranks do not depend on it, except that candidates
             within the judge's own noise (1e-5) of each other may change places.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from PIL import Image
 
@@ -15,9 +14,10 @@ from rewards.errors import InputError
 from rewards.images import unbatch
 from rewards.judges.base import Judge
 from rewards.judges.pictures import picture as judgeable_picture
+from rewards.reward import Details, Json, Reward, Scores, number_or_none
 from rewards.tifa.matching import AnswerMatcher
 from rewards.tifa.questions.question import Question, right_choices
-from rewards.tifa.scoring import accuracy_by_type, faithfulness, pooled_accuracy
+from rewards.tifa.scoring import accuracy_by_type, faithfulness
 from rewards.tifa.store.store import QuestionStore
 
 
@@ -44,24 +44,15 @@ class AnswerRow:
     score: float
 
 
-@dataclass(frozen=True)
-class TIFAScores:
-    """Scores of N pictures.
+@dataclass
+class TIFAScores(Scores):
+    """Scores of N pictures: the share of right answers in [0, 1], its parts by element type, and every answer.
 
     Attributes:
-        overall: `(N,)` float32 on the CPU, in [0, 1]; NaN for a picture that could not be judged.
-        answers: A row for every question asked, by picture and then in the store's order.
-        reasons: N texts: why a picture could not be judged, or None.
+        answers: a row for every question asked, by picture and then in the store's order.
     """
 
-    overall: torch.Tensor
-    answers: list[AnswerRow]
-    reasons: list[str | None]
-
-    @property
-    def abstained(self) -> torch.Tensor:
-        """`(N,)` bool: which pictures could not be judged."""
-        return self.overall.isnan()
+    answers: list[AnswerRow] = field(default_factory=list)
 
     @property
     def unmatched(self) -> int:
@@ -72,8 +63,39 @@ class TIFAScores:
         """Mean score and number of questions of each element type, pooled over the batch."""
         return accuracy_by_type((row.question.element_type, row.score) for row in self.answers)
 
+    @classmethod
+    def of(cls, answers: list[AnswerRow], reasons: Sequence[str | None], element_types: Sequence[str]) -> TIFAScores:
+        """Scores from the answers.
 
-class TIFA:
+        Args:
+            answers: of all pictures, by picture.
+            reasons: N texts: why a picture could not be judged, or None.
+            element_types: types that are parts whether or not this batch asks for them.
+        """
+        by_image: list[list[AnswerRow]] = [[] for _ in reasons]
+        for row in answers:
+            by_image[row.image].append(row)
+        names = tuple(sorted({*element_types, *(row.question.element_type or "other" for row in answers)}))
+        parts = torch.full((len(reasons), len(names)), math.nan, dtype=torch.float64)
+        counts = torch.zeros(len(reasons), len(names), dtype=torch.float64)
+        for image, rows in enumerate(by_image):
+            for column, name in enumerate(names):
+                scores = [row.score for row in rows if (row.question.element_type or "other") == name]
+                if scores and not any(math.isnan(score) for score in scores):
+                    parts[image, column], counts[image, column] = math.fsum(scores) / len(scores), len(scores)
+        return cls(
+            torch.tensor([faithfulness([row.score for row in rows]) for rows in by_image], dtype=torch.float32),
+            reasons,
+            names,
+            parts,
+            counts,
+            sums={"unmatched": torch.tensor([sum(row.how == "unmatched" for row in rows) for rows in by_image])},
+            details=[_details(rows) for rows in by_image],
+            answers=answers,
+        )
+
+
+class TIFA(Reward):
     """Text-to-image faithfulness by question answering, as a picklable reward.
 
     Args:
@@ -124,18 +146,41 @@ class TIFA:
             self.matcher.load()  # a missing sentence model must not be found out after the judge has answered
         self.__name__ = "TIFA"
 
-    def identity(self) -> dict[str, Any]:
-        """What must be recorded with a score for it to be made again, except the questions (their fingerprint)."""
-        matching = self.matcher.identity() if self.answer == "free_form" else None
-        return {"judge": self.judge.identity(), "answer": self.answer, "soft": self.soft, "matching": matching}
+    def identity(self, texts: Sequence[str] | None = None) -> dict[str, Json]:
+        """What must be recorded with a score for it to be made again, the fingerprint of the questions included."""
+        return {
+            "reward": self.__name__,
+            "judge": self.judge.identity(),
+            "answer": self.answer,
+            "soft": self.soft,
+            "matching": self.matcher.identity() if self.answer == "free_form" else None,
+            "questions": self.questions.fingerprint() if texts is None else self.questions.fingerprint(texts),
+        }
 
-    def score(self, images: Any, prompts: Sequence[str | int]) -> TIFAScores:
+    def check_prompts(self, texts: Sequence[str]) -> None:
+        """All prompts must have questions.
+
+        Raises:
+            InputError: naming those that have none.
+        """
+        self.questions.prepare(texts)
+
+    def for_evaluation(self) -> TIFA:
+        """The same questions with right and wrong answers counted, which is what TIFA is; `soft` is for training."""
+        hard = copy.copy(self)
+        hard.soft = False
+        return hard
+
+    def score(
+        self, images: Sequence[object], prompts: Sequence[str | int | None], /, **columns: Sequence[object]
+    ) -> TIFAScores:
         """Score one picture a prompt.
 
         Args:
             images: N pictures: a list of anything that :func:`rewards.images.to_pil` takes, or a batched tensor or
                 array `(N, C, H, W)` or `(N, H, W, C)`.
-            prompts: N prompts, or ids in the question store.
+            prompts: N prompts, or ids in the question store. None abstains.
+            columns: not looked at.
 
         Returns:
             N scores. A picture that cannot be read, holds NaN, is black throughout (what a half-precision VAE makes
@@ -147,74 +192,27 @@ class TIFA:
         pictures = unbatch(images)
         if len(pictures) != len(prompts):
             raise InputError(f"got {len(pictures)} images but {len(prompts)} prompts; expected one a row")
-        asked = self.questions.prepare(prompts)
+        known = [prompt for prompt in prompts if prompt is not None]
+        asked = iter(self.questions.prepare(known))
         reasons: list[str | None] = [None] * len(pictures)
         rows: list[tuple[int, Question]] = []
         loaded: dict[int, Image.Image | torch.Tensor] = {}
-        for index, picture in enumerate(pictures):
+        for index, (picture, prompt) in enumerate(zip(pictures, prompts, strict=True)):
+            if prompt is None:
+                reasons[index] = f"image {index} has no prompt"
+                continue
+            questions = next(asked)
             try:
                 loaded[index] = _usable(picture, index)
             except (InputError, OSError) as error:
                 reasons[index] = str(error)
                 continue
-            rows.extend((index, question) for question in asked[index])
+            rows.extend((index, question) for question in questions)
         answers = self._ask(rows, [loaded[index] for index, _ in rows])
-        overall = _overall(answers, reasons)
-        return TIFAScores(torch.tensor(overall, dtype=torch.float32), answers, reasons)
-
-    def __call__(
-        self,
-        images: Any = None,
-        prompts: Sequence[Any] | None = None,
-        metadata: Any = None,
-        *,
-        completions: Sequence[Any] | None = None,
-        log_metric: Callable[[str, float], None] | None = None,
-        **columns: Any,
-    ) -> tuple[np.ndarray, dict[str, float]] | list[float | None]:
-        """Reward a batch, in the convention of the caller.
-
-        Diffusion trainers call `(images, prompts, metadata=None)` and get a float32 array `(N,)` with NaN for
-        abstentions and the metrics of :meth:`metrics`. TRL calls `(prompts=..., completions=..., log_metric=...,
-        **columns)`, with pictures as completions (plain, or in an assistant message), and gets a list with None for
-        abstentions.
-
-        Raises:
-            InputError: As :meth:`score`, or a completion without a picture.
-        """
-        if prompts is None:
-            raise InputError("TIFA needs the prompts of the pictures")
-        if completions is None:
-            scores = self.score(images, prompts)
-            return scores.overall.numpy(), self.metrics(scores)
-        scores = self.score(
-            [_picture(completion, index) for index, completion in enumerate(completions)],
-            [_plain_prompt(prompt, index) for index, prompt in enumerate(prompts)],
-        )
-        if log_metric is not None:
-            for key, value in self.metrics(scores).items():
-                if not math.isnan(value):
-                    log_metric(key, value)
-        return [None if math.isnan(value) else value for value in scores.overall.tolist()]
-
-    def metrics(self, scores: TIFAScores) -> dict[str, float]:
-        """Flat metrics of a batch under `rewards/TIFA/`.
-
-        `overall/mean` and `overall/count` are over the pictures that were judged; `<element type>/mean` and `/count`
-        over the questions, for every type in the store (NaN and 0 where the batch has none, so that all processes log
-        the same keys); `abstained` counts pictures, `unmatched` answers.
-        """
-        by_type = scores.by_element_type()
-        types = sorted({*by_type, *(name or "other" for name in self.questions.element_types())})
-        groups = {"overall": pooled_accuracy(scores.overall.tolist())}
-        groups |= {name: by_type.get(name, (math.nan, 0)) for name in types}
-        prefix = f"rewards/{self.__name__}"
-        metrics: dict[str, float] = {}
-        for name, (mean, count) in groups.items():
-            metrics |= {f"{prefix}/{name}/mean": mean, f"{prefix}/{name}/count": float(count)}
-        metrics[f"{prefix}/abstained"] = float(scores.abstained.sum())
-        metrics[f"{prefix}/unmatched"] = float(scores.unmatched)
-        return metrics
+        for row in answers:
+            if row.how == "abstained" and reasons[row.image] is None:
+                reasons[row.image] = f"the judge could not answer {row.question.text!r}"
+        return TIFAScores.of(answers, reasons, [name or "other" for name in self.questions.element_types()])
 
     def _ask(
         self, rows: Sequence[tuple[int, Question]], pictures: Sequence[Image.Image | torch.Tensor]
@@ -256,43 +254,28 @@ def _chosen(image: int, question: Question, log_probabilities: torch.Tensor, sof
     return AnswerRow(image, question, None, question.choices[index], "chosen", right, score)
 
 
-def _overall(answers: Sequence[AnswerRow], reasons: list[str | None]) -> list[float]:
-    by_image: dict[int, list[float]] = {}
-    for row in answers:
-        by_image.setdefault(row.image, []).append(row.score)
-        if row.how == "abstained" and reasons[row.image] is None:
-            reasons[row.image] = f"the judge could not answer {row.question.text!r}"
-    return [faithfulness(by_image.get(index, [])) for index in range(len(reasons))]
+def _details(rows: Sequence[AnswerRow]) -> Details:
+    return {
+        "answers": [
+            {
+                "question": row.question.text,
+                "element": row.question.element,
+                "element_type": row.question.element_type,
+                "answer": row.question.answer,
+                "free_form": row.free_form,
+                "choice": row.choice,
+                "how": row.how,
+                "right": row.right,
+                "score": number_or_none(row.score),
+            }
+            for row in rows
+        ]
+    }
 
 
-def _usable(image: Any, index: int) -> Image.Image | torch.Tensor:
+def _usable(image: object, index: int) -> Image.Image | torch.Tensor:
     pixels = judgeable_picture(image, index, keep_tensors=True).pixels  # a tensor stays on its device
     black = not pixels.any() if isinstance(pixels, torch.Tensor) else pixels.getextrema() == ((0, 0),) * 3
     if black:
         raise InputError(f"image {index} is black throughout")
     return pixels
-
-
-def _picture(completion: Any, index: int) -> Any:
-    """The picture of a TRL completion: itself, or the last image block of the assistant's message."""
-    if not isinstance(completion, (list, tuple)):
-        return completion
-    for message in reversed(completion):
-        content = message.get("content") if isinstance(message, dict) else None
-        for block in reversed(content if isinstance(content, list) else []):
-            if isinstance(block, dict) and block.get("type") == "image" and block.get("image") is not None:
-                return block["image"]
-    raise InputError(f"completion {index} holds no picture; TIFA rewards models that draw")
-
-
-def _plain_prompt(prompt: Any, index: int) -> str | int:
-    """The text of a prompt: itself, or the text of the last user message."""
-    if isinstance(prompt, (str, int)):
-        return prompt
-    for message in reversed(prompt):
-        if message.get("role") == "user":
-            content = message["content"]
-            if isinstance(content, str):
-                return content
-            return "".join(block.get("text") or "" for block in content if block.get("type") == "text")
-    raise InputError(f"prompt {index} has no user message")

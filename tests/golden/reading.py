@@ -192,7 +192,8 @@ def _record(row: Mapping[str, Any]) -> Values:
     if "answers" in row:
         fields = ("question", "free_form", "choice", "how", "right", "score")
         return values | {"answers": [[answer[name] for name in fields] for answer in row["answers"]]}
-    return values | {name: row[name] for name in ("criteria", "sigma", "weights", "rating_mass", "probabilities")}
+    details = {name: row[name] for name in ("sigma", "weights", "rating_mass", "probabilities")}
+    return values | {"criteria": row["parts"] or dict.fromkeys(row["sigma"])} | details
 
 
 def _mean_colour(path: Path) -> Sequence[float]:

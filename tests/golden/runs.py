@@ -5,6 +5,7 @@ Everything runs on the CPU with one thread. Inputs come from `inputs.py`, values
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -12,13 +13,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from typer.testing import CliRunner
 
 from rewards import TIFA, HarmonicEval, QuestionStore, load_judge
 from rewards.cli.app import app
+from rewards.combined import Combined
+from rewards.reward import Reward, Scores
 from rewards.shapes.oracle import Oracle
 from rewards.tifa.matching import AnswerMatcher
-from rewards.trainers.weighted import WeightedReward
 from tests.golden.reading import Values, lines_of, read_benchmark, read_ranking, read_run, read_scores
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -168,7 +171,7 @@ def harmonic_python(inputs: Path, out: Path) -> Values:
     logged: Values = {}
     reward = HarmonicEval(judge)
     values["trl"] = {"rewards": reward(**said, log_metric=logged.__setitem__), "logged": _without_name(logged)}
-    values["per_criterion"] = {f.criterion: f(**said) for f in reward.per_criterion()}
+    values["per_criterion"] = {f.part: f(**said) for f in reward.per_criterion()}
     return values
 
 
@@ -189,7 +192,7 @@ def tifa_python(inputs: Path, out: Path) -> Values:
     values: Values = {name: _tifa(reward, images, prompts) for name, reward in ways.items()}
     for policy in ("abstain", "renormalize"):
         for scale in ("none", "running"):
-            both = WeightedReward([ways["soft"], _brevity], [1.0, 0.25], standardize=scale, on_abstain=policy)
+            both = Combined([ways["soft"], _Brevity()], [1.0, 0.25], standardize=scale, on_abstain=policy)
             batches = [both(images[at], prompts[at])[0].tolist() for at in (slice(0, 12), slice(12, 32))]
             values[f"combined_{policy}_{scale}"] = batches[0] + batches[1]
     return values
@@ -249,9 +252,17 @@ def _harmonic(scores: Any) -> Values:
     return {name: getattr(scores, name).tolist() for name in names} | {"abstained": scores.abstained.tolist()}
 
 
-def _brevity(images: Any, prompts: Sequence[str], metadata: Any = None) -> list[float | None]:
-    """A reward of one's own on another scale, which cannot judge every fifth picture."""
-    return [None if place % 5 == 3 else -float(len(prompt)) for place, prompt in enumerate(prompts)]
+class _Brevity(Reward):
+    """A reward of one's own on another scale, which cannot judge every fifth sample."""
+
+    __name__ = "brevity"
+
+    def score(self, images: Any, texts: Any, /, **columns: Any) -> Scores:
+        values = [math.nan if place % 5 == 3 else -float(len(text)) for place, text in enumerate(texts)]
+        return Scores(torch.tensor(values), ["no" if math.isnan(value) else None for value in values])
+
+    def identity(self, texts: Any = None) -> Any:
+        return {}
 
 
 def _tifa(reward: TIFA, images: Sequence[str], prompts: Sequence[str]) -> Values:

@@ -32,14 +32,14 @@ def test_five_functions_share_one_pass_and_log_it_once():
     assert len(logged) == len(set(logged)) and len(columns) == len(set(columns)) == 6
 
 
-def test_a_repeated_batch_is_logged_again_and_not_judged_again():
+def test_a_new_round_is_judged_and_logged_again():
     judge, logged = KnownJudge(), []
     functions = HarmonicEval(judge).per_criterion()
     given = batch(1)
     for _ in range(3):
         for function in functions:
             function(**given, log_metric=lambda key, value: logged.append(key))
-    assert judge.calls == 1
+    assert judge.calls == 3
     assert logged.count("rewards/HarmonicEval/overall/mean") == 3
 
 

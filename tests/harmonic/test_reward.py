@@ -1,5 +1,6 @@
 """HarmonicEval on a judge whose ratings are known: values, abstention, TRL's two formats, pickling."""
 
+import math
 import pickle
 
 import pytest
@@ -60,10 +61,12 @@ def test_a_row_that_cannot_be_judged_abstains_and_leaves_its_neighbours_alone():
 def test_nothing_judged_means_no_means_and_an_empty_batch_is_empty():
     reward = HarmonicEval(KnownJudge())
     metrics = reward.score([None], ["a dog"]).metrics("H")
-    assert metrics == {
+    numbers = {key: value for key, value in metrics.items() if not math.isnan(value)}
+    assert numbers == {
         "rewards/H/abstained": 1,
         **{f"rewards/H/{part}/count": 0 for part in ("overall", *CRITERIA)},
     }
+    assert set(metrics) == set(reward.score([picture()], ["a dog"]).metrics("H"))  # all processes log the same keys
     empty = reward.score([], [])
     assert empty.overall.shape == (0,) and empty.probabilities.shape == (0, 5, 5) and len(empty) == 0
 
@@ -113,9 +116,20 @@ def test_a_group_shares_one_picture_and_a_batched_array_keeps_its_rows_apart():
     assert [seen.getpixel((0, 0))[0] for seen, _ in judge.asked] == [0, 128, 255]
 
 
-def test_a_dataset_without_pictures_is_an_error_that_says_what_to_add():
-    with pytest.raises(InputError, match="'image' or 'images' column"):
-        HarmonicEval(KnownJudge())(prompts=["a"], completions=["b"])
+def test_a_batch_without_pictures_abstains_and_says_what_to_add(caplog):
+    assert HarmonicEval(KnownJudge())(prompts=["a"], completions=["b"]) == [None]
+    assert "'image' or 'images' column" in caplog.text
+
+
+MALFORMED = [None, 5, [], [{}], ["a"], [{"role": "assistant"}], [{"role": "assistant", "content": [{"type": "text"}]}],
+             [{"role": "assistant", "content": [None, 3]}], {"content": "a"}]  # fmt: skip
+
+
+@pytest.mark.parametrize("completion", MALFORMED)
+def test_a_malformed_completion_abstains_alone(completion):
+    reward = HarmonicEval(KnownJudge())
+    scores = reward(prompts=["p"] * 2, completions=[completion, chat("a dog")], image=[picture()] * 2)
+    assert scores == [None, reward.score([picture()], ["a dog"]).overall.item()]
 
 
 @pytest.mark.parametrize("columns", [{"question": ["How many?"]}, {"query": ["How many?"]}, {}])
@@ -181,7 +195,7 @@ def test_refuses_settings_outside_their_range(arguments, message):
 )
 def test_refuses_lists_that_do_not_belong_together(task, arguments, message):
     with pytest.raises(InputError, match=message):
-        HarmonicEval(KnownJudge(), task=task).score(**arguments)
+        HarmonicEval(KnownJudge(), task=task).score(arguments.pop("images"), arguments.pop("texts"), **arguments)
 
 
 def test_logs_metrics_and_columns():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from rewards.combined import Combined
 from rewards.errors import InputError, RewardsError
 from rewards.rerank import Item, best_of_n
 from rewards.rerank.ranking import Score, rank
 from rewards.rerank.selection import rank_stream
-from rewards.trainers.weighted import WeightedReward
 
 
 def length(prompts, completions, **columns):
@@ -95,16 +95,14 @@ def test_weighted_reward_keeps_its_parts():
 
     red.__name__ = "red"
     brightness.__name__ = "brightness"
-    reward = WeightedReward([brightness, red], [0.1, 1.0])
+    reward = Combined([brightness, red], [0.1, 1.0])
     ranking = best_of_n(reward, [Item((grey(10), grey(7), grey(20)), prompt="p")])[0]
     assert [r.index for r in ranking.candidates] == [2, 0, 1]
     assert ranking.best.score.overall == pytest.approx(3.0)
     assert ranking.best.score.parts == {"brightness": 20.0, "red": 1.0}
     assert ranking.candidates[2].score.reason == "red: the reward abstained"
     with pytest.raises(InputError, match="standardize"):
-        list(
-            best_of_n(WeightedReward([red], [1.0], standardize="running"), [{"candidates": (grey(1),), "prompt": "p"}])
-        )
+        list(best_of_n(Combined([red], [1.0], standardize="running"), [{"candidates": (grey(1),), "prompt": "p"}]))
 
 
 def test_a_batch_that_is_refused_is_scored_item_by_item():

@@ -91,8 +91,8 @@ def test_trl_convention(world: SimpleNamespace) -> None:
     )  # fmt: skip
     assert rewards == [1.0, None] and logged["rewards/TIFA/abstained"] == 1
     assert not any(math.isnan(value) for value in logged.values())
-    with pytest.raises(InputError, match="completion 1 holds no picture"):
-        world.tifa(prompts=prompts, completions=[RED, [{"role": "assistant", "content": "text"}]])
+    mixed = world.tifa(prompts=prompts, completions=[RED, [{"role": "assistant", "content": "text"}]])
+    assert mixed == [1.0, None]
     assert world.tifa.__name__ == "TIFA"
 
 
