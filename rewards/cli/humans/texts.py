@@ -65,10 +65,13 @@ def mmhe(
 
 def captions(
     benchmark: str = typer.Argument(..., help="flickr8k-ex, flickr8k-cf, composite, pascal50s, foil-1 or foil-4."),
-    files: list[Path] = typer.Argument(..., help="The published files, annotations first, then captions or votes."),
-    scores: list[Path] = typer.Option(
-        [], help="JSONL with one `score` a line, in the order of --list; a, then b, of pairs."
+    files: list[Path] = typer.Argument(
+        ..., help="The published files, annotations first, then captions or votes; or one JSON of the FLEUR repository."
     ),
+    scores: list[Path] = typer.Option(
+        [], help="JSONL with a `score` a line, in the order of --list (of pairs a, then b), or FLEUR's results (.txt)."
+    ),
+    references: bool = typer.Option(False, "--references", help="Run BLEU, ROUGE, METEOR and CIDEr."),
     judge: str | None = typer.Option(None, help="Judge for HarmonicEval and its ablations: a name or path."),
     clip: str | None = typer.Option(None, help="CLIP model for CLIPScore."),
     bert: str | None = typer.Option(None, help="Model for BERTScore."),
@@ -78,31 +81,31 @@ def captions(
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
 ) -> None:
     """Caption benchmarks: list the captions to be scored, or compare scores with the human judgments."""
-    from rewards.humans.captions.benchmarks import compare, items_to_score, read_benchmark
-    from rewards.humans.columns import read_columns
+    from dataclasses import replace
 
-    reading = read_benchmark(benchmark, files)
-    for note in reading.notes:
-        typer.echo(f"note: {note}", err=True)
-    items = items_to_score(reading.records)
+    from rewards.humans.captions.benchmarks import items_to_score, read_benchmark, scores_once
+    from rewards.humans.captions.study import CaptionStudy, split_files
+
+    study = CaptionStudy(benchmark, read_benchmark(benchmark, files), resamples)
+    items = items_to_score(study.reading.records)
     if listing is not None:
-        listing.write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
+        rows = ({"image": i.image, "caption": i.text, "references": list(i.references)} for i in items)
+        listing.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         typer.echo(f"{len(items)} captions to score written to {listing}", err=True)
-    results = {}
-    if judge is not None or clip is not None or bert is not None:
-        from rewards.humans.metrics.base import TextItem
-
+    if references or judge is not None or clip is not None or bert is not None:
         runs = battery(judge, clip, bert)
-        texts = [TextItem(str(images / i["image"]), i["caption"], references=tuple(i["references"])) for i in items]
-        for name, found in runs.score("captioning", texts).items():
-            results[name] = compare(benchmark, reading.records, found.overall, resamples=resamples)
-        for note in runs.notes:
-            typer.echo(f"note: {note}", err=True)
-    for path in scores:
-        column = read_columns(path, numbers=["score"])["score"]
-        results[path.stem] = compare(benchmark, reading.records, column, resamples=resamples)
+        once, places = scores_once(items)
+        for name, found in runs.score("captioning", [replace(i, image=str(images / i.image)) for i in once]).items():
+            study.add(name, found.overall[places])
+        study.notes += runs.notes
+    columns, fleur = split_files(scores)
+    for path in columns:
+        study.add_file(path)
+    if fleur:
+        study.add_fleur(fleur)
     if as_json:
-        typer.echo(json.dumps({"benchmark": benchmark, "notes": reading.notes, "results": results}, indent=1))
+        typer.echo(json.dumps(study.as_dict(), indent=1))
         return
-    for name, result in results.items():
-        typer.echo(f"{name}: " + ", ".join(f"{key} {value}" for key, value in result.items()))
+    for note in [*study.reading.notes, *study.notes]:
+        typer.echo(f"note: {note}", err=True)
+    typer.echo(study.text())

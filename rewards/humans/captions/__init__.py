@@ -2,13 +2,16 @@
 
 | benchmark | file here | statistic in the paper |
 |---|---|---|
-| Flickr8k-EX | flickr8k.py | Kendall tau-c, each expert's judgment an item |
-| Flickr8k-CF | flickr8k.py | Kendall tau-b, the share of yes an item |
+| Flickr8k-EX | flickr8k.py, fleur.py (JSON) | Kendall tau-c, each expert's judgment an item |
+| Flickr8k-CF | flickr8k.py, fleur.py (JSON) | Kendall tau-b, the share of yes an item |
 | Composite | composite.py | Kendall tau-c |
-| PASCAL-50S | pascal50s.py | accuracy by class HC, HI, HM, MM |
+| PASCAL-50S | pascal50s.py, fleur.py (JSON) | accuracy by class HC, HI, HM, MM |
 | FOIL | foil.py | accuracy with 1 and with 4 references |
 
-The data sets themselves are not shipped; the readers were written from their published formats and tested on small
-files of the same form. A row that cannot be used is an error that names file, row and reason. Rows that the published
-protocols leave out on purpose are counted in `Reading.notes`.
+- records.py: judged captions, pairs of captions, and how a metric is compared with them
+- fleur.py: the FLEUR repository's JSON forms, and its released scores
+- benchmarks.py: the five by name; study.py: several metrics on one of them, beside the published numbers
+
+The data sets themselves are not shipped. A row that cannot be used is an error that names file, row and reason. Rows
+that the published protocols leave out on purpose are counted in `Reading.notes`.
 """

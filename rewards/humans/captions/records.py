@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,13 @@ class CaptionPair:
     references: tuple[str, ...] = ()
 
 
+PairTies = Literal["half", "wrong", "first"]
+PAIR_TIES: dict[PairTies, str] = {
+    "half": "a metric tie counts one half",
+    "wrong": "a metric tie is wrong (the released script of FLEUR)",
+    "first": "a metric tie prefers the first caption",
+}
+
 Record = TypeVar("Record")
 
 
@@ -64,13 +71,20 @@ def pair_accuracy(
     scores_a: Array,
     scores_b: Array,
     *,
+    ties: PairTies = "half",
     resamples: int = 2000,
     seed: int = 0,
 ) -> dict[str, Estimate]:
     """Share of pairs in which the metric prefers the caption that people prefer, by category and over all.
 
-    A metric tie counts one half, and so does a tied human vote: the expectation of the coin that the published scripts
-    toss, without its noise. Pairs with a NaN score are left out. Intervals resample pictures.
+    A tied human vote counts one half, and so does a metric tie by default: the expectation of the coin that the
+    published scripts toss, without its noise. Pairs with a NaN score are left out. Intervals resample pictures.
+
+    Args:
+        records: n pairs.
+        scores_a, scores_b: (n,) the metric's scores of their captions.
+        ties: what a metric tie counts, one of PAIR_TIES.
+        resamples, seed: of the bootstrap.
 
     Returns:
         Estimate by category, in order of appearance, and "all" (every pair equal; the papers' average over categories
@@ -82,18 +96,22 @@ def pair_accuracy(
     if not len(records) == len(scores_a) == len(scores_b):
         raise InputError(f"{len(records)} pairs, {len(scores_a)} and {len(scores_b)} scores; one of each is needed")
     sign = np.sign(np.asarray(scores_a, dtype=float) - np.asarray(scores_b, dtype=float))
-    right = 0.5 + 0.5 * sign * np.array([record.preference for record in records])
+    preference = np.array([record.preference for record in records])
+    right = 0.5 + 0.5 * sign * preference
+    if ties != "half":
+        # A tie between the captions says nothing about a vote that people tie, which stays at one half.
+        right = np.where((sign == 0) & (preference != 0), (preference == 1) & (ties == "first"), right)
     numbers: dict[str, int] = {}
     pictures = np.array([numbers.setdefault(record.image, len(numbers)) for record in records])
     judged = np.isfinite(right)
-    credit = np.where(judged, right, 0.0)
     label = np.array([record.category for record in records])
     # The same seed draws the same pictures for every category, so that their mean is of one resample.
     shares = {
-        name: share(credit, judged & (label == name), pictures, resamples=resamples, seed=seed)
+        name: share(np.where(chosen, right, 0.0), chosen, pictures, resamples=resamples, seed=seed)
         for name in dict.fromkeys(label.tolist())
+        for chosen in [judged & (label == name)]
     }
-    everything = share(credit, judged, pictures, resamples=resamples, seed=seed)
+    everything = share(np.where(judged, right, 0.0), judged, pictures, resamples=resamples, seed=seed)
     mean = Share(
         float(np.mean([found.value for found in shares.values()])),
         np.mean([found.drawn for found in shares.values()], axis=0),
