@@ -23,8 +23,8 @@ from rewards.humans.captions.records import (
     pair_accuracy,
 )
 from rewards.humans.metrics.base import TextItem
-from rewards.humans.statistics.intervals import Estimate
 from rewards.humans.statistics.pair_counts import Array
+from rewards.runs.intervals import Estimate
 
 CaptionReading: TypeAlias = Reading[JudgedCaption] | Reading[CaptionPair]
 CaptionRecords: TypeAlias = Sequence[JudgedCaption] | Sequence[CaptionPair]
