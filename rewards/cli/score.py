@@ -90,7 +90,8 @@ def tifa(
     """TIFA of pictures for prompts: the share of questions answered right, and every answer."""
     from rewards import score_files
     from rewards.errors import InputError
-    from rewards.tifa.matching import SENTENCE_MODEL, AnswerMatcher
+    from rewards.tifa import SENTENCE_MODEL
+    from rewards.tifa.matching import AnswerMatcher
     from rewards.tifa.reward import TIFA
     from rewards.tifa.store.store import QuestionStore
 

@@ -78,8 +78,9 @@ def _run(
     from tqdm import tqdm
 
     from rewards.judges.loading import load_judge
+    from rewards.tifa import SENTENCE_MODEL
     from rewards.tifa.benchmark import questions_by_id, run_benchmark
-    from rewards.tifa.matching import SENTENCE_MODEL, AnswerMatcher
+    from rewards.tifa.matching import AnswerMatcher
     from rewards.tifa.results import official_result, summary, write_result
     from rewards.tifa.reward import TIFA
 

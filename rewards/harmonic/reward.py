@@ -54,6 +54,7 @@ class HarmonicEval(Reward):
         name: name in TRL and in the metrics, for telling two of them apart.
 
     Raises:
+        UnsupportedAbility: a judge that cannot rate.
         InputError: for an unknown task, criteria without prompts, or values outside their range.
 
     Example:
@@ -82,6 +83,9 @@ class HarmonicEval(Reward):
             raise InputError(f"min_rating_mass must lie in [0, 1], got {min_rating_mass}")
         if len(ratings) < 2 or len(set(ratings)) != len(ratings):
             raise InputError(f"ratings must be at least two different numbers, got {list(ratings)}")
+        judge.require("rate")
+        if explain:
+            judge.require("explain")
         self.judge = judge
         self.task = get_task(task)
         self.gamma = gamma

@@ -18,10 +18,8 @@ import torch
 
 from rewards.errors import InputError
 from rewards.judges.hub import why_missing
+from rewards.tifa import SENTENCE_MODEL
 from rewards.tifa.normalization import is_number, normalize_answer
-
-SENTENCE_MODEL = "sentence-transformers/all-mpnet-base-v2"
-"""The checkpoint of the released code; the paper names none."""
 
 THRESHOLD = 0.5
 """Least cosine similarity of a match. See `benchmarks/tifa_matching.py` for what it lets through."""

@@ -109,6 +109,7 @@ class TIFA(Reward):
         matcher: Maps free-form answers to choices; default: :class:`rewards.tifa.matching.AnswerMatcher`.
 
     Raises:
+        UnsupportedAbility: A judge that cannot answer, or choose.
         InputError: An unknown `answer`, `soft` with free-form answers, or a sentence model that cannot be loaded.
 
     Example:
@@ -137,6 +138,7 @@ class TIFA(Reward):
             raise InputError(f"answer is {answer!r}; expected 'free_form' or 'choices'")
         if soft and answer == "free_form":
             raise InputError("soft=True needs answer='choices': a free-form answer has no probability for each choice")
+        judge.require("answer" if answer == "free_form" else "choose")
         self.judge = judge
         self.questions = questions
         self.answer = answer

@@ -22,7 +22,8 @@ from rewards.runs.metrics import read_metrics
 from rewards.runs.paired_gain import paired_gain
 from rewards.shapes.oracle import Oracle
 from rewards.shapes.prompts import generator_prompts, question_store
-from rewards.tifa.matching import SENTENCE_MODEL, AnswerMatcher
+from rewards.tifa import SENTENCE_MODEL
+from rewards.tifa.matching import AnswerMatcher
 from rewards.tifa.questions.question import read_questions
 from rewards.tifa.reward import TIFA
 from rewards.tifa.store.store import QuestionStore
