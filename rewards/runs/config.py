@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import operator
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -56,7 +57,7 @@ def load_config(
         values = _read_yaml(Path(path))
     for key, value in _parse_overrides(overrides).items():
         _set_dotted(values, key, value)
-    return _build(cls, values, where, prefix="")
+    return typing.cast(T, _build(cls, values, where, prefix=""))
 
 
 def save_config(config: Any, path: str | Path) -> None:
@@ -88,8 +89,7 @@ def check_number(
     """
     if value is None:
         return
-    rules = ((above, "above", lambda v, b: v > b), (at_least, "at least", lambda v, b: v >= b),
-             (at_most, "at most", lambda v, b: v <= b))  # fmt: skip
+    rules = ((above, "above", operator.gt), (at_least, "at least", operator.ge), (at_most, "at most", operator.le))
     for bound, words, holds in rules:
         if bound is not None and not holds(value, bound):
             raise InputError(f"{name} must be {words} {bound}, got {value}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,40 @@ def read_steps(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def merge_metrics(rows: Sequence[tuple[Mapping[str, float], int]]) -> dict[str, float]:
+    """Put the metrics of several calls (batches, processes) together.
+
+    Args:
+        rows: (metrics, number of judged samples) a call. Keys ending in ``/count``, ``/abstained`` or ``/unmatched``
+            are summed; any other value is averaged, weighted by the ``/count`` beside it where there is one and by the
+            number of judged samples elsewhere. Values that are not finite take no part.
+
+    Returns:
+        Flat values.
+
+    Example:
+        >>> merge_metrics([({"a/mean": 1.0, "a/count": 1}, 4), ({"a/mean": 0.0, "a/count": 3}, 4)])
+        {'a/mean': 0.25, 'a/count': 4}
+    """
+    merged: dict[str, float] = {}
+    weights: dict[str, float] = {}
+    for metrics, judged in rows:
+        for key, value in metrics.items():
+            if not math.isfinite(value):
+                merged.setdefault(key, math.nan)
+                continue
+            if key.rsplit("/", 1)[-1] in ("count", "abstained", "unmatched"):
+                merged[key] = _plus(merged.get(key), value)
+                continue
+            weight = metrics.get(key.rsplit("/", 1)[0] + "/count", judged)
+            if weight > 0:
+                merged[key] = _plus(merged.get(key), value * weight)
+                weights[key] = weights.get(key, 0) + weight
+            else:
+                merged.setdefault(key, math.nan)
+    return {key: value / weights[key] if key in weights else value for key, value in merged.items()}
+
+
 def _number(key: str, value: Any) -> float | int | None:
     if value is None:
         return None
@@ -111,3 +145,7 @@ def _number(key: str, value: Any) -> float | int | None:
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"metric {key!r}: expected one number, got {value!r:.80}") from error
     return number if math.isfinite(number) else None
+
+
+def _plus(total: float | None, value: float) -> float:
+    return value if total is None or math.isnan(total) else total + value

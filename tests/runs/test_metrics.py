@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rewards.errors import InputError
-from rewards.runs.metrics import MetricsLog, read_metrics
+from rewards.runs.metrics import MetricsLog, merge_metrics, read_metrics
 
 
 def test_values_that_do_not_exist_are_null(tmp_path):
@@ -63,3 +63,15 @@ def test_empty_file_has_no_rows(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("")
     assert read_metrics(tmp_path) == []
     json.dumps(read_metrics(tmp_path))
+
+
+def test_infos_merge_by_count():
+    rows = [
+        ({"r/color/mean": 1.0, "r/color/count": 3, "r/abstained": 1, "r/mass": 0.5}, 4),
+        ({"r/color/mean": math.nan, "r/color/count": 0, "r/abstained": 0, "r/mass": 1.0}, 1),
+        ({"r/color/mean": 0.0, "r/color/count": 1, "r/shape/mean": math.nan}, 4),
+    ]
+    merged = merge_metrics(rows)
+    assert merged["r/color/mean"] == 0.75 and merged["r/color/count"] == 4 and merged["r/abstained"] == 1
+    assert merged["r/mass"] == pytest.approx(0.6) and math.isnan(merged["r/shape/mean"])
+    assert merge_metrics([]) == {}

@@ -9,8 +9,8 @@ from typing import Any
 
 from accelerate.utils import gather_object
 
+from rewards.runs.metrics import merge_metrics
 from rewards.trainers.audit import AuditGap
-from rewards.trainers.diffusion.scoring import merge_info
 from rewards.trainers.language.evaluation import Parts, TextEvaluation, common_means, judge_texts, part_metrics
 from rewards.trainers.language.generation import generate_texts
 from rewards.trainers.language.trl_rewards import RewardFunction, function_name
@@ -96,7 +96,7 @@ class HeldOut:
                             column[index] = value
                 rewards[name] = parts or {"overall": []}
                 # What the function itself logged (weights, deviations, rating mass), then the means over all rows.
-                metrics |= {f"eval/{branch}/{k.removeprefix('rewards/')}": v for k, v in merge_info(infos).items()}
+                metrics |= {f"eval/{branch}/{k.removeprefix('rewards/')}": v for k, v in merge_metrics(infos).items()}
                 metrics |= part_metrics(f"eval/{branch}/{name}", rewards[name])
         for place, (name, gap) in enumerate(self.gaps.items()):
             reward, audit = common_means(rewards[function_name(self.rewards[0])], rewards[name])

@@ -7,7 +7,7 @@ from typing import Any
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from rewards.trainers.diffusion.scoring import merge_info
+from rewards.runs.metrics import merge_metrics
 
 
 class MetricsOfAllProcesses:
@@ -25,7 +25,7 @@ class MetricsOfAllProcesses:
         rewards = super()._calculate_rewards(inputs, *args, **kwargs)  # type: ignore[misc]
         if self.accelerator.num_processes > 1:
             mine = {name: values[-1] for name, values in self._pending_metrics.items() if values}
-            merged = merge_info(gather_object([(mine, len(inputs))]))
+            merged = merge_metrics(gather_object([(mine, len(inputs))]))
             self._pending_metrics.clear()
             self._pending_metrics.update({name: [value] for name, value in merged.items()})
         return rewards

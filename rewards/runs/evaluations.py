@@ -1,0 +1,186 @@
+"""``evaluations.jsonl``: every held-out sample of every evaluation with all of its scores, the same for all trainers.
+
+One JSON object a line::
+
+    {"step": 40, "reward": "TIFA",
+     "index": 3, "sample": 0,                      # the prompt's number, and which of the samples drawn for it
+     "id": "circle-3", "prompt": "a red circle",   # the id is the data's own, or the index
+     "cluster": "a red circle",                    # what is of one prompt or scene is not independent
+     "text": "...",                                # what a model that writes wrote
+     "overall": 0.75, "parts": {"color": 1.0}, "abstained": null,
+     "audits": {"oracle": {"overall": 0.5, "parts": {"color": 1.0}, "abstained": null}}}
+
+A score that does not exist is null, with the reason in ``abstained``; a part without a judgment is left out. Samples
+are told apart by ``index`` and ``sample``, never by a text, which others may share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rewards.errors import InputError
+from rewards.runs.files import append_lines, finite_or_none, keep_lines, numbered_lines
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """One reward's view of one sample.
+
+    Attributes:
+        overall: The score; None where it abstained.
+        parts: Criteria, element types or components that were judged, by name.
+        abstained: Why there is no score, or None.
+    """
+
+    overall: float | None
+    parts: Mapping[str, float | None] = field(default_factory=dict)
+    abstained: str | None = None
+
+    @staticmethod
+    def from_record(record: Mapping[str, Any]) -> Judgment:
+        """From an entry of :meth:`rewards.reward.Scores.records`, or of the file; further entries are left.
+
+        Example:
+            >>> Judgment.from_record({"overall": 4.0, "parts": {"clarity": 3.5}, "abstained": None}).parts
+            {'clarity': 3.5}
+        """
+        return Judgment(record["overall"], dict(record.get("parts") or {}), record.get("abstained"))
+
+    def values(self) -> dict[str, float | None]:
+        """`overall` and every part by name."""
+        return {"overall": self.overall, **self.parts}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"overall": self.overall, "parts": dict(self.parts), "abstained": self.abstained}
+
+
+@dataclass(frozen=True)
+class HeldOutSample:
+    """A held-out sample with its judgments.
+
+    Attributes:
+        index: Number of the prompt in the held-out set.
+        prompt: Its text.
+        judgment: By the training reward.
+        audits: By the rewards that never train, by name.
+        sample: Which of a prompt's samples.
+        id: The data's own name of the prompt; the index where it has none.
+        cluster: What is not independent of other samples: a scene; the prompt where nothing else is known.
+        text: What was written, for models that write.
+    """
+
+    index: int
+    prompt: str
+    judgment: Judgment
+    audits: Mapping[str, Judgment] = field(default_factory=dict)
+    sample: int = 0
+    id: str = ""
+    cluster: str = ""
+    text: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", self.id or str(self.index))
+        object.__setattr__(self, "cluster", self.cluster or self.prompt)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All held-out samples at one step.
+
+    Attributes:
+        step: Of training.
+        reward: Name of the training reward.
+        samples: In order of index and sample.
+    """
+
+    step: int
+    reward: str
+    samples: Sequence[HeldOutSample]
+
+    def judgments(self, audit: str | None = None) -> list[Judgment]:
+        """By the training reward, or by an audit (where it judged nothing: abstentions), in the order of samples."""
+        if audit is None:
+            return [sample.judgment for sample in self.samples]
+        return [sample.audits.get(audit, Judgment(None)) for sample in self.samples]
+
+    def audits(self) -> list[str]:
+        """Names of the audits, in the order of the file."""
+        return list(dict.fromkeys(name for sample in self.samples for name in sample.audits))
+
+
+class EvaluationLog:
+    """Writes and reads ``evaluations.jsonl`` in a run folder.
+
+    Args:
+        folder: The run folder.
+
+    Example:
+        >>> import tempfile
+        >>> log = EvaluationLog(tempfile.mkdtemp())
+        >>> log.append(Evaluation(0, "TIFA", [HeldOutSample(0, "a red circle", Judgment(0.5))]))
+        >>> log.read()[0].samples[0].judgment.overall
+        0.5
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.path = Path(folder) / "evaluations.jsonl"
+
+    def append(self, evaluation: Evaluation) -> None:
+        """Write one evaluation; it replaces an earlier one of its step (a finished run that is resumed)."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.keep_until(evaluation.step - 1)
+        append_lines(self.path, [_row(evaluation, sample) for sample in evaluation.samples])
+
+    def keep_until(self, step: int) -> None:
+        """Drop evaluations after `step`."""
+        keep_lines(self.path, lambda row: int(row["step"]) <= step)
+
+    def read(self) -> list[Evaluation]:
+        """The evaluations, oldest first.
+
+        Raises:
+            InputError: A line that is no such row.
+        """
+        if not self.path.exists():
+            return []
+        by_step: dict[int, tuple[str, list[HeldOutSample]]] = {}
+        for number, row in numbered_lines(self.path, growing=True):
+            try:
+                by_step.setdefault(row["step"], (row["reward"], []))[1].append(_sample(row))
+            except (KeyError, TypeError, AttributeError) as error:
+                raise InputError(f"{self.path}, line {number}: not a row of an evaluation: {error!r}") from error
+        return [Evaluation(step, reward, samples) for step, (reward, samples) in sorted(by_step.items())]
+
+
+def _row(evaluation: Evaluation, sample: HeldOutSample) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "step": evaluation.step,
+        "reward": evaluation.reward,
+        "index": sample.index,
+        "sample": sample.sample,
+        "id": sample.id,
+        "prompt": sample.prompt,
+        "cluster": sample.cluster,
+    }
+    if sample.text is not None:
+        row["text"] = sample.text
+    row |= sample.judgment.as_dict()
+    row["audits"] = {name: judgment.as_dict() for name, judgment in sample.audits.items()}
+    return dict(finite_or_none(row))
+
+
+def _sample(row: Mapping[str, Any]) -> HeldOutSample:
+    return HeldOutSample(
+        index=row["index"],
+        prompt=row["prompt"],
+        judgment=Judgment.from_record(row),
+        audits={name: Judgment.from_record(audit) for name, audit in row["audits"].items()},
+        sample=row["sample"],
+        id=row["id"],
+        cluster=row["cluster"],
+        text=row.get("text"),
+    )
