@@ -70,6 +70,9 @@ class Budget:
             time.sleep(max(wait, 0.001))
 
 
+_TOO_LATE = "no whole answer in time"
+
+
 class Failed(NamedTuple):
     """An attempt without an answer that may go better the next time.
 
@@ -146,7 +149,7 @@ class Connection:
         """
         content = json.dumps(body).encode()
         start = time.monotonic()
-        attempt = 0
+        attempt, reason = 0, _TOO_LATE
         while True:
             if budget is not None:
                 budget.acquire(tokens)
@@ -159,12 +162,14 @@ class Connection:
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2**attempt) * random.uniform(0.5, 1.0)
             wait = max(wait, found.wait or 0.0)  # a server that asks for no wait at all is not asked at once for ever
             attempt += 1
+            if found.reason != _TOO_LATE:  # an attempt that the deadline cut short says less than the one before
+                reason = found.reason
             with self._lock:
                 self._failing_since = self._failing_since or time.monotonic()
                 left = min(start, self._failing_since) + self.deadline - time.monotonic()
             if wait > left:
                 raise GaveUp(
-                    f"the judge's server gave no answer within {self.deadline:g} s ({found.reason}, {attempt} attempts)"
+                    f"the judge's server gave no answer within {self.deadline:g} s ({reason}, {attempt} attempts)"
                 )
             self.counts["retries"] += 1
             time.sleep(wait)
@@ -178,7 +183,7 @@ class Connection:
         try:
             response = self._loop.run(self._request("POST", path, content, max(0.01, min(left, self.timeout))))
         except TimeoutError:
-            return Failed("no whole answer in time")
+            return Failed(_TOO_LATE)
         except httpx.HTTPError as error:
             return Failed(_reason(error))
         if response.status_code in RETRIED_STATUSES:
