@@ -8,6 +8,7 @@ One JSON object a line::
      "cluster": "a red circle",                    # what is of one prompt or scene is not independent
      "text": "...",                                # what a model that writes wrote
      "overall": 0.75, "parts": {"color": 1.0}, "abstained": null,
+     "details": {"answers": [...]},                # what else the reward told of the sample: see Scores.details
      "audits": {"oracle": {"overall": 0.5, "parts": {"color": 1.0}, "abstained": null}}}
 
 A score that does not exist is null, with the reason in ``abstained``; a part without a judgment is left out. Samples
@@ -16,13 +17,13 @@ are told apart by ``index`` and ``sample``, never by a text, which others may sh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
-from rewards.runs.files import append_lines, finite_or_none, keep_lines, numbered_lines
+from rewards.runs.files import Json, append_lines, finite_or_none, keep_lines, numbered_lines
 
 
 @dataclass(frozen=True)
@@ -33,21 +34,25 @@ class Judgment:
         overall: The score; None where it abstained.
         parts: Criteria, element types or components that were judged, by name.
         abstained: Why there is no score, or None.
+        details: What else it told of the sample, such as each question with its answer.
     """
 
     overall: float | None
     parts: Mapping[str, float | None] = field(default_factory=dict)
     abstained: str | None = None
+    details: Mapping[str, Json] = field(default_factory=dict)
 
     @staticmethod
     def from_record(record: Mapping[str, Any]) -> Judgment:
-        """From an entry of :meth:`rewards.reward.Scores.records`, or of the file; further entries are left.
+        """From an entry of :meth:`rewards.reward.Scores.records`, whose further entries are details.
 
         Example:
             >>> Judgment.from_record({"overall": 4.0, "parts": {"clarity": 3.5}, "abstained": None}).parts
             {'clarity': 3.5}
         """
-        return Judgment(record["overall"], dict(record.get("parts") or {}), record.get("abstained"))
+        others = {key: value for key, value in record.items() if key not in ("overall", "parts", "abstained")}
+        details = record.get("details", others)
+        return Judgment(record["overall"], dict(record.get("parts") or {}), record.get("abstained"), details)
 
     def values(self) -> dict[str, float | None]:
         """`overall` and every part by name."""
@@ -55,7 +60,12 @@ class Judgment:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {"overall": self.overall, "parts": dict(self.parts), "abstained": self.abstained}
+        return {
+            "overall": self.overall,
+            "parts": dict(self.parts),
+            "abstained": self.abstained,
+            "details": dict(self.details),
+        }
 
 
 @dataclass(frozen=True)
@@ -145,15 +155,29 @@ class EvaluationLog:
         Raises:
             InputError: A line that is no such row.
         """
-        if not self.path.exists():
-            return []
-        by_step: dict[int, tuple[str, list[HeldOutSample]]] = {}
-        for number, row in numbered_lines(self.path, growing=True):
+        return list(self._evaluations())
+
+    def ends(self) -> list[Evaluation]:
+        """The first evaluation and the last, or the only one, without the others in memory."""
+        ends: list[Evaluation] = []
+        for evaluation in self._evaluations():
+            ends = [*ends[:1], evaluation]
+        return ends
+
+    def _evaluations(self) -> Iterator[Evaluation]:
+        """One at a time: the rows of a step follow each other."""
+        step, reward, samples = -1, "", list[HeldOutSample]()
+        for number, row in numbered_lines(self.path, growing=True) if self.path.exists() else ():
             try:
-                by_step.setdefault(row["step"], (row["reward"], []))[1].append(_sample(row))
+                if samples and row["step"] != step:
+                    yield Evaluation(step, reward, samples)
+                    samples = []
+                step, reward = row["step"], row["reward"]
+                samples.append(_sample(row))
             except (KeyError, TypeError, AttributeError) as error:
                 raise InputError(f"{self.path}, line {number}: not a row of an evaluation: {error!r}") from error
-        return [Evaluation(step, reward, samples) for step, (reward, samples) in sorted(by_step.items())]
+        if samples:
+            yield Evaluation(step, reward, samples)
 
 
 def _row(evaluation: Evaluation, sample: HeldOutSample) -> dict[str, Any]:
@@ -177,7 +201,7 @@ def _sample(row: Mapping[str, Any]) -> HeldOutSample:
     return HeldOutSample(
         index=row["index"],
         prompt=row["prompt"],
-        judgment=Judgment.from_record(row),
+        judgment=Judgment.from_record({"details": {}, **row}),
         audits={name: Judgment.from_record(audit) for name, audit in row["audits"].items()},
         sample=row["sample"],
         id=row["id"],

@@ -30,13 +30,29 @@ def test_rows_say_everything_and_come_back(tmp_path):
     first, second = map(json.loads, log.path.read_text().splitlines())
     assert first == {
         "step": 3, "reward": "R", "index": 0, "sample": 0, "id": "0", "prompt": "the same text", "cluster": "0",
-        "text": "text 0", "overall": 0.5, "parts": {"color": 0.25}, "abstained": None,
-        "audits": {"truth": {"overall": None, "parts": {}, "abstained": None}},
+        "text": "text 0", "overall": 0.5, "parts": {"color": 0.25}, "abstained": None, "details": {},
+        "audits": {"truth": {"overall": None, "parts": {}, "abstained": None, "details": {}}},
     }  # fmt: skip
     assert (second["overall"], second["abstained"], second["parts"]) == (None, "judge: TimeoutError", {})
     (read,) = log.read()
     assert read.audits() == ["truth"] and [j.overall for j in read.judgments("truth")] == [None, 1.0]
     assert read.samples[1] == written.samples[1]
+
+
+def test_what_a_reward_tells_of_a_sample_comes_back(tmp_path):
+    answers = [{"question": "a dog?", "answer": "yes", "choice": "no", "right": False}]
+    judged = Judgment.from_record({"overall": 0.0, "parts": {}, "abstained": None, "answers": answers})
+    EvaluationLog(tmp_path).append(Evaluation(0, "TIFA", [HeldOutSample(0, "a dog", judged, {"oracle": judged})]))
+    (sample,) = EvaluationLog(tmp_path).read()[0].samples
+    assert sample.judgment.details == sample.audits["oracle"].details == {"answers": answers}
+
+
+def test_the_ends_are_the_first_evaluation_and_the_last(tmp_path):
+    log = EvaluationLog(tmp_path)
+    assert log.ends() == []
+    for step in (0, 4, 8):
+        log.append(evaluation(step, [float(step), 1.0]))
+        assert [(e.step, len(e.samples)) for e in log.ends()] == [(0, 2), (step, 2)][: 1 + (step > 0)]
 
 
 def test_an_evaluation_replaces_its_step_and_a_resumed_run_drops_later_ones(tmp_path):
