@@ -11,10 +11,9 @@ import io
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeGuard, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, TypeGuard, cast
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -38,8 +37,7 @@ not."""
 _CHANNELS = (1, 3, 4)
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """A picture that was read and hashed before: wherever an image is taken, it passes without being read again.
 
     Attributes:

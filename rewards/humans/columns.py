@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import InputError
-from rewards.humans.files import csv_rows, number
-from rewards.runs.files import numbered_lines
+from rewards.humans.files import csv_rows, json_lines, number
 
 
 def read_columns(path: str | Path, numbers: Sequence[str], labels: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
@@ -31,7 +30,7 @@ def read_columns(path: str | Path, numbers: Sequence[str], labels: Sequence[str]
     """
     if Path(path).suffix.lower() not in (".jsonl", ".csv"):
         raise InputError(f"{path} is neither .jsonl nor .csv")
-    rows = numbered_lines(path) if Path(path).suffix.lower() == ".jsonl" else csv_rows(path)
+    rows = json_lines(path) if Path(path).suffix.lower() == ".jsonl" else csv_rows(path)
     columns: dict[str, list[Any]] = {name: [] for name in [*numbers, *labels]}
     for line, row in rows:
         for name in columns:

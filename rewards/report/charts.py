@@ -1,4 +1,4 @@
-"""Which charts a report has; the page draws them as inline SVG, matplotlib as PNG and SVG files."""
+"""Which charts a report has, and what a curve is made of."""
 
 from __future__ import annotations
 
@@ -7,56 +7,66 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rewards.report.curves import (
-    Run,
-    Series,
-    Smoothed,
-    Spread,
-    default_window,
-    first_present,
-    smooth,
-    spread,
-)
+from rewards.report.curves import Band, Series, default_window, smooth, spread, thin
+from rewards.report.reading import Run
+from rewards.runs.glossary import METRICS
 
 LONG = 2000
 """Points above which single values would only be a smear: the band in which nine of ten lie is drawn instead."""
 
 FEW_POINTS = "Faint: each step. Line: running mean with its 95% interval."
-MANY_POINTS = "Line: running mean. Shaded: where nine of ten values lie."
+MANY_POINTS = "Line: running mean. Dark band: where nine of ten values lie."
+
+JUDGE, AUDIT, GAP, POLICY = 0, 1, 2, 3
+"""Colours with one meaning on the whole page; those that follow tell criteria apart."""
+PARTS = (4, 5, 6, 7, 8, 9)
+RUNS = (0, 1, 4, 5, 6, 7, 8, 9)
+"""Where several runs are compared, a colour is a run."""
 
 
 @dataclass
 class Line:
-    """One curve.
+    """One curve, already thinned to what can be seen.
 
     Attributes:
         label: Legend.
         color: Index into the palette.
-        series: Values.
-        smoothed: Drawn over the faint values, or None to draw the values themselves.
+        steps, values: What is drawn: the running mean of a curve, or the values themselves. (N,)
+        interval: The running mean's 95% interval, or None.
+        faint: The single values behind a running mean: steps and values, or None.
         spread: Drawn instead of the faint values where they are too many, or None.
-        errors: Half widths of 95% intervals, (N,), or None. Given, or with ``points``, the values are drawn as dots.
-        points: Draw a dot at each value (few, far apart: evaluations).
+        errors: Half widths of the values' 95% intervals, (N,), or None.
+        points: A dot at each value: evaluations, few and far apart.
         dashed: A second curve of the same colour.
+        extent: Lowest and highest value that the chart should show.
+        range: Lowest and highest value that there is.
     """
 
     label: str
     color: int
-    series: Series
-    smoothed: Smoothed | None = None
-    spread: Spread | None = None
+    steps: np.ndarray
+    values: np.ndarray
+    interval: Band | None = None
+    faint: tuple[np.ndarray, np.ndarray] | None = None
+    spread: Band | None = None
     errors: np.ndarray | None = None
     points: bool = False
     dashed: bool = False
+    extent: tuple[float, float] = (0.0, 1.0)
+    range: tuple[float, float] = (0.0, 1.0)
 
 
 @dataclass
 class Chart:
-    """One chart: a title, what it says, and its lines."""
+    """One chart: a title, what it says, its lines, the names of its axes, and the ends of its quantity."""
 
     title: str
     note: str
-    lines: list[Line]
+    lines: list[Line] = field(default_factory=list)
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    x_label: str = "step"
 
 
 @dataclass
@@ -66,34 +76,6 @@ class Section:
     slug: str
     title: str
     charts: list[Chart] = field(default_factory=list)
-
-
-HEALTH: list[tuple[str, str, tuple[str, ...]]] = [
-    ("KL to the base model", "How far the policy has moved from where it began.", ("train/kl", "kl")),
-    ("Approximate KL of the update", "How far one epoch's updates move the policy.", ("train/approx_kl",)),
-    (
-        "Importance ratio",
-        "Mean of new over old probability; 1 before the first update.",
-        ("train/ratio", "ratio/mean", "ppo/ratio_mean"),
-    ),
-    (
-        "Clip fraction",
-        "Share of the importance ratios outside the clip range.",
-        ("train/clip_fraction", "clip_ratio/region_mean", "clip_fraction"),
-    ),
-    (
-        "Groups without spread",
-        "Share of prompts whose samples all score the same: they teach nothing.",
-        ("train/zero_std_groups", "frac_reward_zero_std"),
-    ),
-    ("Loss", "The policy's loss. It need not fall.", ("train/loss", "loss")),
-    ("Value loss", "The value head's loss.", ("ppo/value_loss",)),
-    ("Explained variance", "Share of the returns' variance that the value head foresees.", ("ppo/explained_variance",)),
-    ("Gradient norm", "Before clipping.", ("train/grad_norm", "grad_norm")),
-    ("Entropy", "Of the policy's next-token distribution.", ("entropy",)),
-    ("Completion length", "Mean length in tokens.", ("completions/mean_length",)),
-    ("Learning rate", "", ("train/learning_rate", "learning_rate")),
-]
 
 
 def build_sections(runs: Sequence[Run], window: int | None = None) -> list[Section]:
@@ -110,23 +92,48 @@ def build_sections(runs: Sequence[Run], window: int | None = None) -> list[Secti
         Section("reward", "Reward", _reward_charts(runs, window)),
         Section("parts", "By criterion and element type", _part_charts(runs, window)),
         Section("weights", "Weights and deviations", _weight_charts(runs, window)),
-        Section("training", "Training", _health_charts(runs, window)),
+        Section("training", "Training", _training_charts(runs, window)),
     ]
+    names = {run.step_name for run in runs}
     for section in sections:
         section.charts = [chart for chart in section.charts if chart.lines]
+        for chart in section.charts:
+            chart.x_label = names.copy().pop() if len(names) == 1 else "step"
     return [section for section in sections if section.charts]
 
 
-def curve(run: Run, key: str, label: str, color: int, window: int | None, dashed: bool = False) -> list[Line]:
+def curve(series: Series, label: str, color: int, window: int | None = None, dashed: bool = False) -> list[Line]:
     """A training curve: faint values under their running mean; no line where there is no value."""
-    series = run.series(key)
     if not len(series):
         return []
+    everything = (float(series.values.min()), float(series.values.max()))
     span = default_window(len(series)) if window is None else window
     if span <= 2:
-        return [Line(label, color, series, dashed=dashed)]
-    band = spread(series) if len(series) > LONG else None
-    return [Line(label, color, series, smooth(series, span), band, dashed=dashed)]
+        kept = thin(series.values)
+        steps, values = series.steps[kept], series.values[kept]
+        return [Line(label, color, steps, values, dashed=dashed, extent=everything, range=everything)]
+    mean = smooth(series, span)
+    kept = thin(mean.mean)
+    band = Band(*(values[kept][np.isfinite(mean.low[kept])] for values in (mean.steps, mean.low, mean.high)))
+    line = Line(label, color, mean.steps[kept], mean.mean[kept], band, dashed=dashed, range=everything)
+    if len(series) > LONG:
+        line.spread = spread(series)
+        low, high = line.spread.low.min(), line.spread.high.max()
+    else:
+        some = thin(series.values)
+        line.faint = series.steps[some], series.values[some]
+        low, high = _usual(series.values)
+    line.extent = (float(min(low, mean.mean.min())), float(max(high, mean.mean.max())))
+    return [line]
+
+
+def _usual(values: np.ndarray) -> tuple[float, float]:
+    """Ends of the values; of a long noisy curve, spikes that would flatten the rest leave the frame."""
+    everything = (float(values.min()), float(values.max()))
+    if len(values) < 50:
+        return everything
+    low, high = np.percentile(values, [1, 99]).tolist()
+    return (low, high) if everything[1] - everything[0] > 3 * (high - low) else everything
 
 
 def dots(run: Run, key: str, label: str, color: int, dashed: bool = False) -> list[Line]:
@@ -137,7 +144,30 @@ def dots(run: Run, key: str, label: str, color: int, dashed: bool = False) -> li
     error = run.series(key.removesuffix("/mean") + "/standard_error")
     known = {step: value for step, value in zip(error.steps.tolist(), error.values.tolist()) if value >= 0}
     errors = np.array([1.96 * known.get(step, np.nan) for step in series.steps.tolist()]) if known else None
-    return [Line(label, color, series, errors=errors, points=True, dashed=dashed)]
+    reach = np.zeros(len(series)) if errors is None else np.nan_to_num(errors)
+    extent = (float((series.values - reach).min()), float((series.values + reach).max()))
+    kept = thin(series.values)
+    errors = errors if errors is None else errors[kept]
+    return [
+        Line(label, color, series.steps[kept], series.values[kept], errors=errors, points=True, dashed=dashed,
+             extent=extent, range=(float(series.values.min()), float(series.values.max())))
+    ]  # fmt: skip
+
+
+def scale(runs: Sequence[Run], name: str) -> tuple[str, float | None, float | None]:
+    """Name and ends of a reward's scale, as far as its values tell: shares from 0 to 1, or ratings from 1 to 5."""
+    branches = ("rewards", "eval/rewards", "audit", "eval/audit")
+    ranges = [
+        (values.min(), values.max())
+        for run in runs
+        for branch in branches
+        for part in ("overall", *run.parts(branch, name))
+        if len(values := run.series(f"{branch}/{name}/{part}/mean").values)
+    ]
+    low, high = min((r[0] for r in ranges), default=0.0), max((r[1] for r in ranges), default=0.0)
+    if any(run.has(f"{branch}/{name}/rating_mass") for run in runs for branch in branches) and 1 <= low <= high <= 5:
+        return "rating (1 to 5)", 1.0, 5.0
+    return ("score (0 to 1)", 0.0, 1.0) if 0 <= low <= high <= 1 else ("score", None, None)
 
 
 def _names(runs: Sequence[Run], branch: str) -> list[str]:
@@ -148,36 +178,63 @@ def _label(runs: Sequence[Run], run: Run, label: str) -> str:
     """The label alone for one run, the run's name (and the label, where it adds something) for several."""
     if len(runs) == 1:
         return label
-    return run.name if label in ("", "reward") else f"{run.name} · {label}"
+    return run.name if label in ("", "judge") else f"{run.name} · {label}"
+
+
+def _color(runs: Sequence[Run], index: int, meaning: int) -> int:
+    return meaning if len(runs) == 1 else RUNS[index % len(RUNS)]
 
 
 def _reward_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
     held_out, training = [], []
     for name in _names(runs, "eval/rewards"):
-        chart = Chart(f"{name}, held-out", "The same prompts each time; bars are 95% intervals.", [])
+        chart = Chart(
+            f"{name}, held-out", "The same prompts each time; bars are 95% intervals.", [], *scale(runs, name)
+        )
         for index, run in enumerate(runs):
-            chart.lines += dots(run, f"eval/rewards/{name}/overall/mean", _label(runs, run, "reward"), index)
-            for audit in run.rewards("eval/audit"):
-                color = 1 if len(runs) == 1 else index
+            color = _color(runs, index, JUDGE)
+            chart.lines += dots(run, f"eval/rewards/{name}/overall/mean", _label(runs, run, "judge"), color)
+            for number, audit in enumerate(run.rewards("eval/audit")):
                 label = _label(runs, run, f"{audit} (audit)")
-                chart.lines += dots(run, f"eval/audit/{audit}/overall/mean", label, color, dashed=len(runs) > 1)
+                color = _color(runs, index, AUDIT)
+                dashed = len(runs) > 1 or number > 0
+                chart.lines += dots(run, f"eval/audit/{audit}/overall/mean", label, color, dashed)
         held_out.append(chart)
     for name in _names(runs, "rewards"):
-        chart = Chart(f"{name}, training samples", "", [])
+        chart = Chart(f"{name}, training samples", "", [], *scale(runs, name))
         for index, run in enumerate(runs):
-            chart.lines += curve(run, f"rewards/{name}/overall/mean", _label(runs, run, "reward"), index, window)
+            series, color = run.series(f"rewards/{name}/overall/mean"), _color(runs, index, JUDGE)
+            chart.lines += curve(series, _label(runs, run, "judge"), color, window)
             for audit in run.rewards("audit"):
-                color = 1 if len(runs) == 1 else index
-                label = _label(runs, run, f"{audit} (audit)")
-                chart.lines += curve(run, f"audit/{audit}/overall/mean", label, color, window, dashed=len(runs) > 1)
-        if any(line.smoothed is not None for line in chart.lines):
-            chart.note = MANY_POINTS if any(line.spread is not None for line in chart.lines) else FEW_POINTS
+                series, color = run.series(f"audit/{audit}/overall/mean"), _color(runs, index, AUDIT)
+                chart.lines += curve(series, _label(runs, run, f"{audit} (audit)"), color, window, len(runs) > 1)
         training.append(chart)
-    gap = Chart("Gap between reward and audit", "It grows when the policy games its judge.", [])
+    charts = [*_optimised(runs, window), *held_out, *training, _gap_chart(runs, window)]
+    for chart in charts:
+        if not chart.note and any(line.interval is not None for line in chart.lines):
+            chart.note = MANY_POINTS if any(line.spread is not None for line in chart.lines) else FEW_POINTS
+    return charts
+
+
+def _optimised(runs: Sequence[Run], window: int | None) -> list[Chart]:
+    """TRL's weighted sum, where it is not simply the one reward there is."""
+    chart = Chart("Reward that is optimised", "TRL's weighted sum of the rewards below.", [], "weighted sum")
     for index, run in enumerate(runs):
-        gap.lines += curve(run, "audit/gap", _label(runs, run, "training"), index, window)
-        gap.lines += dots(run, "eval/audit/gap", _label(runs, run, "held-out"), 1 if len(runs) == 1 else index, True)
-    return [*held_out, *training, gap]
+        total, names = run.series("reward"), run.rewards("rewards")
+        alone = run.series(f"rewards/{names[0]}/overall/mean") if len(names) == 1 else None
+        if alone is not None and len(alone) == len(total) and np.allclose(alone.values, total.values, rtol=1e-3):
+            continue
+        chart.lines += curve(total, _label(runs, run, "judge"), _color(runs, index, JUDGE), window)
+    return [chart]
+
+
+def _gap_chart(runs: Sequence[Run], window: int | None) -> Chart:
+    chart = Chart("Gap between judge and audit", "It grows when the policy games its judge.", [], "judge − audit")
+    for index, run in enumerate(runs):
+        color = _color(runs, index, GAP)
+        chart.lines += curve(run.series("audit/gap"), _label(runs, run, "training"), color, window)
+        chart.lines += dots(run, "eval/audit/gap", _label(runs, run, "held-out"), color)
+    return chart
 
 
 def _part_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
@@ -190,18 +247,19 @@ def _part_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
         for part in run.parts(branch, name)
     ]
     for name, part in dict.fromkeys(found):
-        chart = Chart(part, _part_note(runs, name, part), [])
+        chart = Chart(part, _part_note(runs, name, part), [], *scale(runs, name))
         for index, run in enumerate(runs):
-            label = "held-out" if len(runs) == 1 else run.name
-            held_out = dots(run, f"eval/rewards/{name}/{part}/mean", label, index)
+            color = _color(runs, index, JUDGE)
+            label = "judge, held-out" if len(runs) == 1 else run.name
+            held_out = dots(run, f"eval/rewards/{name}/{part}/mean", label, color)
+            training = run.series(f"rewards/{name}/{part}/mean")
             if len(runs) == 1:
-                chart.lines += curve(run, f"rewards/{name}/{part}/mean", "training", 2, window)
-                chart.lines += held_out
-                for audit in run.rewards("eval/audit"):
-                    chart.lines += dots(run, f"eval/audit/{audit}/{part}/mean", f"{audit} (audit)", 1)
+                chart.lines += [*curve(training, "judge, training", color, window), *held_out]
+                for number, audit in enumerate(run.rewards("eval/audit")):
+                    key = f"eval/audit/{audit}/{part}/mean"
+                    chart.lines += dots(run, key, f"{audit} (audit)", AUDIT, number > 0)
             else:
-                training = curve(run, f"rewards/{name}/{part}/mean", run.name, index, window)
-                chart.lines += held_out or training
+                chart.lines += held_out or curve(training, run.name, color, window)
         charts.append(chart)
     return charts
 
@@ -209,7 +267,7 @@ def _part_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
 def _part_note(runs: Sequence[Run], name: str, part: str) -> str:
     """The reward, and how many values are behind a single run's curves."""
     if len(runs) > 1:
-        held_out = any(len(run.series(f"eval/rewards/{name}/{part}/mean")) for run in runs)
+        held_out = any(run.has(f"eval/rewards/{name}/{part}/mean") for run in runs)
         return f"{name}, {'held-out' if held_out else 'training'}"
     training = runs[0].total(f"rewards/{name}/{part}/count")
     held_out_counts = runs[0].series(f"eval/rewards/{name}/{part}/count").values
@@ -222,42 +280,37 @@ def _weight_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
     charts = []
     for name in _names(runs, "rewards"):
         parts = list(dict.fromkeys(part for run in runs for part in run.parts("rewards", name)))
-        for kind, note in (
-            ("weight", "Share of each criterion in the overall score."),
-            ("deviation", "How unsure the judge is of its rating."),
+        for kind, note, high in (
+            ("weight", "Share of each criterion in the overall score.", 1.0),
+            ("deviation", "How unsure the judge is of its rating.", None),
         ):
-            if len(runs) == 1:
-                lines = [
-                    line
-                    for index, part in enumerate(parts)
-                    for line in curve(runs[0], f"rewards/{name}/{part}/{kind}", part, index, window)
-                ]
-                charts.append(Chart(f"{name}: {kind}", note, lines))
-                continue
-            for part in parts:
-                key = f"rewards/{name}/{part}/{kind}"
-                lines = [line for i, run in enumerate(runs) for line in curve(run, key, run.name, i, window)]
-                charts.append(Chart(f"{part}: {kind}", note, lines))
+            one = Chart(f"{name}: {kind}", note, [], kind, 0.0, high)
+            for index, part in enumerate(parts):
+                several = Chart(f"{part}: {kind}", note, [], kind, 0.0, high)
+                for place, run in enumerate(runs):
+                    series = run.series(f"rewards/{name}/{part}/{kind}")
+                    if len(runs) == 1:
+                        one.lines += curve(series, part, PARTS[index % len(PARTS)], window)
+                    else:
+                        several.lines += curve(series, run.name, RUNS[place % len(RUNS)], window)
+                charts.append(several)
+            charts.append(one)
     return charts
 
 
-def _health_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
+def _training_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
     charts = []
-    for name in _names(runs, "rewards"):
-        abstained = Chart(f"{name}: abstentions", "Samples that could not be judged; they take no part.", [])
-        spread = Chart(f"{name}: spread of the reward", "Standard deviation over an epoch's samples.", [])
-        for index, run in enumerate(runs):
-            label = _label(runs, run, "")
-            abstained.lines += curve(run, f"rewards/{name}/abstained", label, index, window)
-            spread.lines += curve(run, f"rewards/{name}/overall/std", label, index, window)
-        charts += [abstained, spread]
-    for title, note, keys in HEALTH:
-        chart = Chart(title, note, [])
-        for index, run in enumerate(runs):
-            key = first_present(run, keys)
-            if key is not None:
-                # A learning rate is set, not measured: there is nothing to smooth.
-                span = 1 if title == "Learning rate" else window
-                chart.lines += curve(run, key, _label(runs, run, ""), index, span)
-        charts.append(chart)
+    for metric in METRICS:
+        if not metric.title:
+            continue
+        for name in _names(runs, "rewards") if "<reward>" in metric.key else [""]:
+            key = metric.key.replace("<reward>", name)
+            title = f"{name}: {metric.title.lower()}" if name else metric.title
+            chart = Chart(title, metric.meaning, [], metric.unit, metric.low, metric.high)
+            # A learning rate is set, not measured: there is nothing to smooth.
+            span = 1 if key == "train/learning_rate" else window
+            for index, run in enumerate(runs):
+                color = _color(runs, index, POLICY)
+                chart.lines += curve(run.series(key), _label(runs, run, ""), color, span)
+            charts.append(chart)
     return charts

@@ -1,29 +1,16 @@
-"""From ``metrics.jsonl`` to curves: read runs, find what they logged, smooth, thin.
+"""From values to curves: running means with intervals, bands for long curves, and few enough points to draw.
 
-Everything here is plain arrays; :mod:`rewards.report.page` draws them.
+Plain arrays; :mod:`rewards.report.draw` draws them.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-
-from rewards.errors import InputError
-from rewards.runs.files import read_lines
-from rewards.runs.metrics import read_metrics
-from rewards.runs.samples import read_samples
-
-LARGEST = 1e100
-"""Values beyond it are as good as infinite (float32 ends at 3.4e38), and their squares would overflow."""
-_PART = re.compile(r"(?P<branch>(?:eval/)?(?:rewards|audit))/(?P<reward>[^/]+)/(?P<part>.+)/mean")
 
 
 @dataclass(frozen=True)
@@ -47,6 +34,15 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Band:
+    """An area along a curve: ``steps``, ``low`` and ``high``, each (B,)."""
+
+    steps: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclass(frozen=True)
 class Smoothed:
     """A running mean with its 95% interval, each (N,); the interval is NaN where one value stands alone."""
 
@@ -54,125 +50,6 @@ class Smoothed:
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
-
-
-@dataclass
-class Run:
-    """What a run folder holds.
-
-    Attributes:
-        name: Name in legends.
-        folder: The folder.
-        rows: Number of lines in ``metrics.jsonl``.
-        samples: From ``samples.jsonl``.
-        evaluations: From ``evaluations.jsonl``.
-        first_time, last_time: Unix seconds of the first and last line, or None.
-    """
-
-    name: str
-    folder: Path
-    rows: int
-    samples: list[dict[str, Any]]
-    evaluations: list[dict[str, Any]]
-    first_time: float | None
-    last_time: float | None
-    _columns: dict[str, dict[int, float]] = field(repr=False)
-    _cache: dict[str, Series] = field(default_factory=dict, repr=False)
-
-    @property
-    def keys(self) -> list[str]:
-        """Every key that was ever logged, sorted."""
-        return sorted(self._columns)
-
-    @property
-    def last_step(self) -> int | None:
-        """The last step with a value, or None."""
-        return max((max(column) for column in self._columns.values() if column), default=None)
-
-    def series(self, key: str) -> Series:
-        """The finite values of a key, by step (the last line of a step counts); empty for an unknown key."""
-        if key not in self._cache:
-            column = self._columns.get(key, {})
-            counts = self._columns.get(key.removesuffix("/mean") + "/count", {}) if key.endswith("/mean") else {}
-            rows = sorted((s, v, counts.get(s, 1.0)) for s, v in column.items() if abs(v) < LARGEST)
-            rows = [row for row in rows if row[2] > 0]
-            steps, values, weights = (np.array(c, dtype=np.float64) for c in zip(*rows)) if rows else (np.zeros(0),) * 3
-            weights[~((weights > 1e-6) & (weights < 1e15))] = 1.0  # no number of samples
-            self._cache[key] = Series(steps.astype(np.int64), values, weights)
-        return self._cache[key]
-
-    def total(self, key: str) -> float:
-        """Sum of a key's values over all steps (for counts); 0 where it was never logged."""
-        return float(self.series(key).values.sum())
-
-    def rewards(self, branch: str) -> list[str]:
-        """Names of the rewards that have curves in a branch: "rewards", "audit", "eval/rewards" or "eval/audit"."""
-        return list(dict.fromkeys(match["reward"] for match in self._means(branch)))
-
-    def parts(self, branch: str, reward: str) -> list[str]:
-        """Criteria or element types of a reward in a branch, without "overall"."""
-        found = [match["part"] for match in self._means(branch) if match["reward"] == reward]
-        return [part for part in found if part != "overall"]
-
-    def _means(self, branch: str) -> list[re.Match[str]]:
-        matches = (_PART.fullmatch(key) for key in self.keys)
-        return [match for match in matches if match and match["branch"] == branch]
-
-
-def load_run(path: str | Path, name: str | None = None) -> Run:
-    """Read a run folder, finished or going on.
-
-    Args:
-        path: The folder, or its ``metrics.jsonl``.
-        name: Name in legends; default: the folder's name.
-
-    Returns:
-        The run; without any row where nothing was logged yet.
-
-    Raises:
-        InputError: No such folder, or a damaged file.
-    """
-    folder = Path(path)
-    if folder.name == "metrics.jsonl":
-        folder = folder.parent
-    if not folder.is_dir():
-        raise InputError(f"no run folder {str(path)!r}")
-    rows = read_metrics(folder) if (folder / "metrics.jsonl").exists() else []
-    columns: dict[str, dict[int, float]] = {}
-    for row in rows:
-        step = row["step"]
-        for key, value in row.items():
-            if key not in ("step", "time"):
-                number = math.nan if value is None or isinstance(value, str) else float(value)
-                columns.setdefault(key, {})[step] = number
-    times = [row["time"] for row in rows if isinstance(row.get("time"), (int, float))]
-    evaluations = folder / "evaluations.jsonl"
-    return Run(
-        name=name or folder.resolve().name,
-        folder=folder,
-        rows=len(rows),
-        samples=read_samples(folder),
-        evaluations=read_lines(evaluations, growing=True) if evaluations.exists() else [],
-        first_time=times[0] if times else None,
-        last_time=times[-1] if times else None,
-        _columns=columns,
-    )
-
-
-def load_runs(paths: Sequence[str | Path]) -> list[Run]:
-    """Read several runs; runs whose folders share a name are told apart by their parents' names.
-
-    Raises:
-        InputError: No path, or see :func:`load_run`.
-    """
-    if not paths:
-        raise InputError("name at least one run folder")
-    runs = [load_run(path) for path in paths]
-    names = [run.name for run in runs]
-    for run in runs:
-        if names.count(run.name) > 1:
-            run.name = f"{run.folder.resolve().parent.name}/{run.name}"
-    return runs
 
 
 def default_window(count: int) -> int:
@@ -188,7 +65,8 @@ def smooth(series: Series, window: int) -> Smoothed:
         window: Points in the window; it is cut off at the ends of the curve.
 
     Returns:
-        N points. The interval is normal, from the spread of the values within the window.
+        N points. The interval is normal, from the spread of the values within the window. It stays within the lowest
+        and the highest value of the curve: a mean of shares is a share.
 
     Example:
         >>> s = Series(np.arange(3), np.array([0.0, 3.0, 0.0]), np.ones(3))
@@ -218,21 +96,22 @@ def smooth(series: Series, window: int) -> Smoothed:
     effective = weight**2 / windowed(series.weights**2)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(effective > 1.5, 1.96 * np.sqrt(variance / np.maximum(effective - 1, 1e-9)), np.nan)
-    return Smoothed(series.steps, mean + centre, mean + centre - error, mean + centre + error)
+    low, high = (np.min(series.values), np.max(series.values)) if count else (0.0, 0.0)
+    mean = mean + centre
+    return Smoothed(series.steps, mean, np.maximum(mean - error, low), np.minimum(mean + error, high))
 
 
-def thin(steps: np.ndarray, values: np.ndarray, points: int = 400) -> np.ndarray:
+def thin(values: np.ndarray, points: int = 400) -> np.ndarray:
     """Indices of at most about ``points`` points that keep the look of a curve: each bucket's lowest and highest value.
 
     Args:
-        steps: (N,) sorted; only its length matters.
-        values: (N,).
+        values: (N,) along the curve.
         points: About how many to keep.
 
     Returns:
         Sorted indices, with the first and the last.
     """
-    count = len(steps)
+    count = len(values)
     if count <= points:
         return np.arange(count)
     edges = np.linspace(0, count, max(2, points // 2) + 1).astype(int)
@@ -244,16 +123,7 @@ def thin(steps: np.ndarray, values: np.ndarray, points: int = 400) -> np.ndarray
     return np.array(sorted(kept))
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Where nine of ten values of a long curve lie, in bins along it: ``steps``, ``low`` and ``high``, each (B,)."""
-
-    steps: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-def spread(series: Series, bins: int = 200) -> Spread:
+def spread(series: Series, bins: int = 200) -> Band:
     """The 5th and 95th percentile of the values in bins of equally many points.
 
     Args:
@@ -272,9 +142,4 @@ def spread(series: Series, bins: int = 200) -> Spread:
     steps = np.array([steps[len(steps) // 2] for steps, _ in parts])
     steps[0], steps[-1] = series.steps[0], series.steps[-1]
     low, high = np.array([np.percentile(values, [5, 95]) for _, values in parts]).T
-    return Spread(steps, low, high)
-
-
-def first_present(run: Run, keys: Iterable[str]) -> str | None:
-    """The first of the keys that the run logged a finite value of."""
-    return next((key for key in keys if len(run.series(key))), None)
+    return Band(steps, low, high)

@@ -1,3 +1,7 @@
+// On a phone only the first section is open at first.
+if (matchMedia("(max-width: 520px)").matches) {
+  for (const section of document.querySelectorAll("details.section:not(.first)")) section.open = false;
+}
 // Values under the pointer: the nearest step of each curve.
 for (const svg of document.querySelectorAll("svg[data-lines]")) {
   const lines = JSON.parse(svg.dataset.lines), figure = svg.closest("figure"), cursor = svg.querySelector(".cursor");

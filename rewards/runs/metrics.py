@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,17 +87,20 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
 
 
 def read_steps(path: Path) -> list[dict[str, Any]]:
-    """The rows of a growing file of JSON lines in which each has a whole number `step`.
+    """The rows of a growing file of JSON lines in which each has a whole number `step`; see :func:`iterate_steps`."""
+    return list(iterate_steps(path))
+
+
+def iterate_steps(path: Path) -> Iterator[dict[str, Any]]:
+    """The same, one row at a time, for files that are larger than the memory.
 
     Raises:
-        InputError: a row without, with its line.
+        InputError: a row without `step`, with its line.
     """
-    rows = []
     for number, row in numbered_lines(path, growing=True):
         if not isinstance(row.get("step"), int):
             raise InputError(f"{path}, line {number}: expected an object with a whole number 'step'")
-        rows.append(row)
-    return rows
+        yield row
 
 
 def merge_metrics(rows: Sequence[tuple[Mapping[str, float], int]]) -> dict[str, float]:

@@ -7,19 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from typer import Typer
 from typer.testing import CliRunner
 
-from rewards.report.charts import Chart, Line, Section, build_sections
-from rewards.report.curves import Series, default_window, load_runs, smooth
-from rewards.report.frame import Frame, tick_labels, ticks
-from rewards.report.gains import held_out_gain
-from rewards.report.page import Table, write_report
-from rewards.report.plots import draw
-from rewards.report.svg import DIGIT, chart_figure
+from rewards.cli.curves import curves
+from rewards.report.page import write_report
+from rewards.runs.evaluations import Evaluation, EvaluationLog, HeldOutSample, Judgment
 from rewards.runs.metrics import MetricsLog
 from rewards.runs.samples import SampleLog
+from rewards.tables import Table
 
-VOID = {"meta", "link", "img", "line", "path", "circle", "rect", "br"}
+VOID = {"meta", "link", "img", "br"}
 
 
 class Checker(HTMLParser):
@@ -27,17 +25,24 @@ class Checker(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.counts, self.texts = [], {}, []
+        self.open, self.counts, self.texts, self.labels = [], {}, [], []
         self.feed(text)
         assert self.open == []
 
     def handle_starttag(self, tag, attrs):
         self.counts[tag] = self.counts.get(tag, 0) + 1
         for name, value in attrs:
-            if name in ("src", "href"):
-                assert value.startswith("data:"), value
+            if name in ("src", "href", "xlink:href"):
+                assert value.startswith(("data:", "#")), value
+            if name == "aria-label":
+                self.labels.append(value)
         if tag not in VOID:
             self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
 
     def handle_endtag(self, tag):
         if tag not in VOID:
@@ -80,11 +85,19 @@ def tifa_run(folder, steps=30, offset=0.0):
                     "rewards/TIFA/color/count": 0 if count else 5,
                     "audit/oracle/overall/mean": 0.45,
                     "audit/gap": 0.05,
-                    "train/ratio": 1.0,
-                    "train/clip_fraction": 0.1,
+                    "policy/ratio": 1.0,
+                    "policy/clip_fraction": 0.1,
                 },
             )
     return folder
+
+
+def judged(score, answers=(), **parts):
+    return Judgment(score, parts, None if score is not None else "judge: TimeoutError", {"answers": list(answers)})
+
+
+def page_text(page: Path) -> str:
+    return re.sub(r"\s+", " ", " ".join(check(page).texts))
 
 
 def test_page_and_plots_of_one_run(tmp_path):
@@ -94,29 +107,103 @@ def test_page_and_plots_of_one_run(tmp_path):
     names = {path.name for path in report.plots}
     assert names == {f"{slug}.{kind}" for slug in ("reward", "parts", "training") for kind in ("png", "svg")}
     assert all(path.stat().st_size > 1000 for path in report.plots)
-    assert checker.counts["svg"] == 3 + 1 + 3  # reward, training, gap; color; abstentions, ratio, clip fraction
-    text = " ".join(checker.texts)
-    assert "0.500 → 0.800" in text and "+0.300 ± 0.055" in text
-    gain = held_out_gain(load_runs([tmp_path / "run"])[0], "rewards", "TIFA")
-    assert np.isclose(gain.half, 1.96 * np.hypot(0.02, 0.02))
+    titles = [label.split(":")[0] for label in checker.labels]
+    assert titles[:4] == ["TIFA, held-out", "TIFA, training samples", "Gap between judge and audit", "color"]
+    assert {"Importance ratio", "Clip fraction"} <= set(titles)
+    assert "TIFA, held-out: judge, oracle (audit)" in checker.labels
+    text = page_text(report.page)
+    assert "Share of importance ratios outside the clip range" in text  # from the glossary, above its chart
 
 
-def test_paired_interval_from_evaluations(tmp_path):
+def two_evaluations(folder, judge, audit, texts=None):
+    """Scores of three prompts before and after, by the judge and by the audit."""
+    for place, step in enumerate((0, 30)):
+        samples = [
+            HeldOutSample(
+                index, f"prompt {index}", judged(judge[place][index], color=judge[place][index]),
+                {"oracle": judged(audit[place][index])}, text=texts[place][index] if texts else None,
+            )
+            for index in range(3)
+        ]  # fmt: skip
+        EvaluationLog(folder).append(Evaluation(step, "TIFA", samples))
+
+
+def test_the_gap_has_a_card_and_a_sentence_with_its_interval(tmp_path):
     folder = tifa_run(tmp_path / "run")
-    (folder / "evaluations.jsonl").write_text(
-        '{"step": 0, "scores": [[0.0], [0.5], [null]], "audit": [[1.0], [1.0], [1.0]]}\n'
-        '{"step": 30, "scores": [[0.5], [0.8], [0.9]], "audit": [[1.0], [1.0], [1.0]]}\n'
+    two_evaluations(folder, [[0.1, 0.2, 0.3], [0.5, 0.8, 0.7]], [[0.1, 0.1, 0.1], [0.2, 0.3, 0.1]])
+    text = page_text(write_report([folder]).page)
+    gains, growth = np.array([0.4, 0.6, 0.4]), np.array([0.3, 0.4, 0.4])
+    half = [1.96 * values.std(ddof=1) / np.sqrt(3) for values in (gains, growth)]
+    assert f"0.200 → 0.667 {gains.mean():+.3f} ± {half[0]:.3f}" in text
+    assert f"gap: judge − oracle 0.100 → 0.467 {growth.mean():+.3f} ± {half[1]:.3f}" in text
+    low, high = growth.mean() - half[1], growth.mean() + half[1]
+    assert f"the gap between them grew by {growth.mean():+.3f} [{low:+.3f}, {high:+.3f}]" in text
+    assert "The audit confirms no gain" in text
+    assert "color 0.200 0.667" in text  # the table of parts
+
+
+def test_no_clear_gap_is_not_called_gaming(tmp_path):
+    folder = tifa_run(tmp_path / "run")
+    two_evaluations(folder, [[0.1, 0.2, 0.3], [0.5, 0.8, 0.7]], [[0.2, 0.2, 0.2], [0.5, 0.9, 0.6]])
+    assert "no clear sign of a policy that games its judge" in page_text(write_report([folder]).page)
+
+
+def test_disagreements_and_lowest_scores_come_from_all_held_out_samples(tmp_path):
+    folder = tifa_run(tmp_path / "run")
+    two_evaluations(folder, [[0.1, 0.2, 0.3], [0.5, 0.8, None]], [[0.2, 0.2, 0.2], [0.4, 0.1, 0.6]])
+    SampleLog(folder).append(30, "after", "prompt 0", image=Image.new("RGB", (8, 8)), score=0.5)
+    text = page_text(write_report([folder]).page)
+    apart = text.split("Where judge and audit disagree most")[1].split("Not learned yet")[0]
+    assert "The 2 of 3 held-out samples at step 30" in apart
+    assert apart.index("prompt 1 judge 0.80 color 0.80 audit 0.10") < apart.index("prompt 0")
+    lowest = text.split("Lowest and highest scores")[1]
+    assert "of all 3 held-out samples" in lowest and lowest.index("prompt 0") < lowest.index("prompt 1")
+    assert "Not judged prompt 2 judge not judged judge: TimeoutError audit 0.60" in lowest
+
+
+def test_what_is_said_before_and_after(tmp_path):
+    folder = tifa_run(tmp_path / "run")
+    texts = [["a red dog", "a cat", "two birds"], ["a black dog", "a black dog", "a black dog"]]
+    two_evaluations(folder, [[0.1, 0.2, 0.3]] * 2, [[0.2, 0.2, 0.2]] * 2, texts)
+    text = page_text(write_report([folder]).page)
+    said = text.split("What is said")[1].split("Not learned yet")[0]
+    assert "different texts 3 of 3 1 of 3" in said and "words a text 2.3 3.0" in said
+    assert "entropy of the words, bits 2.52 1.58" in said  # 7 words, one of them twice; three of the same
+    assert "black 0 of 3 3 of 3" in said and "a black dog 3" in said
+    assert "different texts 3 → 1 of 3" in text
+
+
+def test_every_question_with_the_answers_of_judge_and_audit(tmp_path):
+    def answer(free_form, choice, right):
+        return {"question": "what <b>color</b>?", "answer": "red", "free_form": free_form, "choice": choice,
+                "right": right}  # fmt: skip
+
+    log = EvaluationLog(tifa_run(tmp_path / "run"))
+    judge, audit = judged(1.0, [answer("reddish", "red", True)]), judged(0.0, [answer("blue", "blue", False)])
+    log.append(Evaluation(30, "TIFA", [HeldOutSample(0, "a <script>", judge, {"oracle": audit})]))
+    SampleLog(log.path.parent).append(30, "after", "a <script>", image=Image.new("RGB", (600, 400)), score=1.0)
+    report = write_report([log.path.parent])
+    checker = check(report.page)
+    assert "a <script>" in checker.texts and checker.counts["script"] == 1
+    text = page_text(report.page)
+    assert "1 questions; right: judge 1, audit 0" in text
+    assert "what <b>color</b>? red ✓ reddish → red ✗ blue" in text
+    assert "data:image/jpeg" in report.page.read_text()
+
+
+def test_the_same_prompt_before_and_after_each_with_its_picture(tmp_path):
+    folder = tifa_run(tmp_path / "run")
+    two_evaluations(
+        folder, [[0.1, 0.2, 0.3]] * 2, [[0.2, 0.2, 0.2]] * 2, [["was 0", "was 1", "was 2"], ["0", "1", "2"]]
     )
-    (run,) = load_runs([folder])
-    half = 1.96 * np.std([0.5, 0.3], ddof=1) / np.sqrt(2)
-    assert np.isclose(held_out_gain(run, "rewards", "TIFA").half, half)
-    assert held_out_gain(run, "audit", "oracle").half == 0
-    by_name = '{"step": %d, "rewards": {"TIFA": {"overall": [%s, 1, null], "color": [1, 2, 3]}}}'
-    (folder / "evaluations.jsonl").write_text("\n".join([by_name % (0, 0), by_name % (30, 0.5), ""]))
-    (run,) = load_runs([folder])
-    half = 1.96 * np.std([0.5, 0.0], ddof=1) / np.sqrt(2)
-    assert np.isclose(held_out_gain(run, "rewards", "TIFA").half, half)
-    assert held_out_gain(run, "rewards", "TIFA", "color").half == 0
+    for step, phase in ((0, "before"), (30, "after")):
+        for color in ("red", "blue"):  # of prompts 0 and 1
+            SampleLog(folder).append(step, phase, "?", image=Image.new("RGB", (8, 8), color), text="x", score=1.0)
+    page = write_report([folder]).page.read_text().split("<h2>Before and after</h2>")[1].split("<h2>")[0]
+    cards = page.split('<div class="sample">')[1:]
+    assert len(cards) == 2
+    assert "was 0" in cards[0] and "was 1" in cards[1] and cards[0].count("<img") == 1
+    assert cards[0].split("<img")[1][:300] != cards[1].split("<img")[1][:300]
 
 
 def test_several_runs_share_charts_and_different_rewards_get_chapters(tmp_path):
@@ -126,7 +213,7 @@ def test_several_runs_share_charts_and_different_rewards_get_chapters(tmp_path):
     one = check(report.page)
     assert "a" in one.texts and "b" in one.texts and "b · oracle (audit)" in one.texts
     other = tmp_path / "c"
-    MetricsLog(other / "metrics.jsonl").append(1, {"rewards/HarmonicEval/fluency/mean": 3.0, "kl": 0.1})
+    MetricsLog(other / "metrics.jsonl").append(1, {"rewards/HarmonicEval/fluency/mean": 3.0, "policy/kl": 0.1})
     table = Table("Table <1>", ["", "x"], [["row & name", "5"]])
     report = write_report([first, other], tmp_path / "two", title="A & B", tables=[table])
     both = check(report.page)
@@ -141,16 +228,15 @@ def test_runs_with_hardly_anything(tmp_path, state):
     elif state != "no file":
         value = 0.5 if state == "one point" else None
         MetricsLog(tmp_path / "metrics.jsonl").append(1, {"rewards/R/overall/mean": value})
-    report = write_report([tmp_path])
-    checker = check(report.page)
-    assert checker.counts.get("svg", 0) == (1 if state == "one point" else 0)
+    checker = check(write_report([tmp_path]).page)
+    assert bool(checker.labels) == (state == "one point")
     assert any("Nothing has been logged yet" in text for text in checker.texts) == (state != "one point")
 
 
 def test_the_page_of_a_hundred_thousand_points_stays_small(tmp_path):
     rng = np.random.default_rng(0)
     lines = (
-        f'{{"step": {i}, "time": {i}.0, "rewards/R/overall/mean": {v:.5f}, "train/ratio": {1 + v / 100:.5f}}}'
+        f'{{"step": {i}, "time": {i}.0, "rewards/R/overall/mean": {v:.5f}, "policy/ratio": {1 + v / 100:.5f}}}'
         for i, v in enumerate(rng.normal(size=100_000).cumsum().tolist())
     )
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
@@ -159,109 +245,7 @@ def test_the_page_of_a_hundred_thousand_points_stays_small(tmp_path):
     assert report.page.stat().st_size < 300_000
 
 
-def test_samples_before_and_after_with_answers_and_escaping(tmp_path):
-    log = SampleLog(tmp_path)
-    red, big = Image.new("RGB", (32, 32), "red"), Image.new("RGB", (600, 400), "blue")
-    details = [
-        {"question": "what <b>color</b>?", "answer": "blue", "expected": "red", "right": False},
-        {"question": "is it red?", "answer": None, "expected": "yes", "right": None},
-    ]
-    log.append(0, "before", "a <script>", image=red, score=0.25, details=details)
-    log.append(5, "after", "a <script>", image=big, score=0.75, details=details)
-    log.append(5, "after", "another", image=red, score=None)
-    MetricsLog(tmp_path / "metrics.jsonl").append(5, {"rewards/R/overall/mean": 1.0})
-    checker = check(write_report([tmp_path]).page)
-    text = " ".join(checker.texts)
-    assert "a <script>" in checker.texts and checker.counts["script"] == 1
-    assert "Before and after" in text and "Worst cases at step 5" in text and "Not judged at step 5" in text
-    assert "blue (expected red)" in text and "no answer (expected yes)" in text
-    assert "data:image/jpeg" in write_report([tmp_path]).page.read_text()
-
-
-def test_texts_about_different_pictures_are_told_apart(tmp_path):
-    log = SampleLog(tmp_path)
-    for step, phase in ((0, "before"), (9, "after")):
-        for color in ("red", "blue"):
-            picture = Image.new("RGB", (8, 8), color)
-            log.append(
-                step, phase, "Describe it.", image=picture, text=f"{phase} {color}", score=1.0, parts={"fluency": 2}
-            )
-    page = write_report([tmp_path]).page.read_text()
-    cards = page.split('<div class="sample">')[1:]
-    assert len(cards) == 2
-    assert "before red" in cards[0] and "after red" in cards[0] and "after blue" in cards[1]
-
-
-def test_command(tmp_path):
-    import typer
-
-    from rewards.cli.curves import curves
-
-    app = typer.Typer()
-    app.command()(curves)
-    tifa_run(tmp_path / "run", steps=2)
-    result = CliRunner().invoke(app, [str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--smooth", "3"])
-    assert result.exit_code == 0, result.output
-    assert str(tmp_path / "out" / "report.html") in result.output.replace("\n", "")
-
-
-def test_a_run_without_values_says_so_and_writes_its_page(tmp_path):
-    import typer
-
-    from rewards.cli.curves import curves
-
-    app = typer.Typer()
-    app.command()(curves)
-    (tmp_path / "run").mkdir()
-    result = CliRunner().invoke(app, [str(tmp_path / "run")])
-    assert result.exit_code == 0, result.output
-    assert result.stderr == "run: nothing has been logged yet\n"
-    assert result.stdout.replace("\n", "") == str(tmp_path / "run" / "report.html")
-    check(tmp_path / "run" / "report.html")
-
-
-def test_ticks():
-    assert tick_labels(ticks(0.994, 1.006)) == ["0.995", "1.000", "1.005"]
-    assert ticks(-1, 1) == [-1.0, -0.5, 0.0, 0.5, 1.0]
-    # A constant rate of 1e-4: two labels must never read the same.
-    assert tick_labels(ticks(9e-5, 1.1e-4)) == ["9.00e-5", "9.50e-5", "1.00e-4", "1.05e-4", "1.10e-4"]
-
-
-def chart(values, **line):
-    series = Series(np.arange(len(values)), np.array(values, dtype=float), np.ones(len(values)))
-    return Chart("t", "", [Line("", 0, series, smooth(series, 7), **line)])
-
-
-def test_spikes_that_would_flatten_a_curve_leave_the_frame_and_are_told():
-    quiet = np.sin(np.arange(200))
-    frame = Frame.of(chart(quiet))
-    assert frame.beyond(chart(quiet)) is None and frame.y0 < -1 and frame.y1 > 1
-    spiked = quiet.copy()
-    spiked[[50, 120]] = 90
-    frame = Frame.of(chart(spiked))
-    assert frame.y1 < 40
-    assert frame.beyond(chart(spiked)).share == 0.01 and frame.beyond(chart(spiked)).high == 90
-    page = chart_figure(chart(spiked), 0)
-    assert "1.0% of the values lie outside: they go from -1 to 90." in page
-    assert "lie outside" not in chart_figure(chart(quiet), 0)
-
-
-def test_a_long_curve_is_drawn_as_the_band_of_nine_values_in_ten(tmp_path):
-    rng = np.random.default_rng(0)
-    log = tmp_path / "metrics.jsonl"
-    values = rng.normal(3, 1, 10_000)
-    log.write_text("".join(f'{{"step": {i}, "rewards/R/overall/mean": {v}}}\n' for i, v in enumerate(values)))
-    (section, *_) = build_sections(load_runs([tmp_path]))
-    (line,) = section.charts[0].lines
-    inside = [(values[i : i + 50] >= a) & (values[i : i + 50] <= b)
-              for i, a, b in zip(range(0, 10_000, 50), line.spread.low, line.spread.high)]  # fmt: skip
-    assert len(line.spread.low) == 200 and 0.87 < np.mean(inside) < 0.93
-    assert section.charts[0].note == "Line: running mean. Shaded: where nine of ten values lie."
-    page = write_report([tmp_path]).page.read_text()
-    assert 'class="spread c0"' in page and 'class="raw' not in page
-
-
-def test_thousand_steps_with_abstentions_nulls_and_missing_keys_are_drawn_right(tmp_path):
+def test_thousand_steps_with_abstentions_nulls_and_missing_keys_are_told_right(tmp_path):
     rng = np.random.default_rng(0)
     log = MetricsLog(tmp_path / "metrics.jsonl")
     counts = rng.integers(0, 9, 1000)
@@ -272,39 +256,29 @@ def test_thousand_steps_with_abstentions_nulls_and_missing_keys_are_drawn_right(
         extra = {f"rewards/R/color/{key}": value for key, value in part.items()} if logged[step] else {}
         log.append(step, {"rewards/R/abstained": 8 - counts[step], "rewards/R/overall/count": counts[step], **extra})
     known = logged & (counts > 0)
-    (run,) = load_runs([tmp_path])
-    chart = next(c for section in build_sections([run]) for c in section.charts if c.title == "color")
-    (line,) = chart.lines
-    assert line.series.steps.tolist() == np.flatnonzero(known).tolist()
-    kept = np.flatnonzero(known)
-    half = (default_window(len(kept)) - 1) // 2
-    window = kept[350 - half : 350 + half + 1]
-    assert np.isclose(line.smoothed.mean[350], np.average(values[window], weights=counts[window]))
-    page = write_report([tmp_path]).page.read_text()
-    assert f"R: {counts[known].sum():,} in training" in page
-    assert f"{8000 - counts.sum():,} of 8,000 samples" in page
-    assert f"<td>{np.average(values[known], weights=counts[known]):.5g}</td><td>{known.sum()}</td>" in page
+    text = page_text(write_report([tmp_path]).page)
+    assert f"R: {counts[known].sum():,} in training" in text
+    assert f"{8000 - counts.sum():,} of 8,000 samples" in text
+    assert f"{np.average(values[known], weights=counts[known]):.5g} {known.sum()}" in text
 
 
-def test_labels_stay_within_the_drawing_and_counts_are_shown(tmp_path):
-    log = MetricsLog(tmp_path / "metrics.jsonl")
-    for step in range(1, 31):
-        log.append(step, {"train/ratio": 0.9998 + 1e-5 * (step % 7), "rewards/R/color/mean": 0.5,
-                          "rewards/R/color/count": 1000})  # fmt: skip
-    page = write_report([tmp_path]).page.read_text()
-    labels = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="end">([^<]+)</text>', page)
-    assert ("0.99980" in {b for _, b in labels}) and all(float(x) >= DIGIT * len(t) for x, t in labels)
-    assert "R: 30,000 in training" in page
+def run_command(*arguments):
+    app = Typer()
+    app.command()(curves)
+    return CliRunner().invoke(app, list(map(str, arguments)))
 
 
-def test_legends_stand_above_the_curves(tmp_path):
-    lines = [Line(f"criterion {i}", i, Series(np.arange(3), np.arange(3.0), np.ones(3))) for i in range(5)]
-    figure = draw(Section("s", "S", [Chart("a title", "", lines), Chart("alone", "", lines[:1])]))
-    figure.canvas.draw()
-    axes = figure.axes[0]
-    legend, frame = axes.get_legend().get_window_extent(), axes.get_window_extent()
-    title = axes._left_title.get_window_extent()
-    assert legend.y0 >= frame.y1 and legend.x1 <= frame.x1 + 1 and title.y0 >= legend.y1 - 1
-    assert title.y1 <= figure.bbox.y1 and figure.axes[1].get_legend() is None
-    for axes in figure.axes:
-        assert all(label.get_window_extent().x0 >= 0 for label in axes.get_yticklabels())
+def test_command(tmp_path):
+    result = run_command(tifa_run(tmp_path / "run", steps=2), "--out", tmp_path / "out", "--smooth", "3")
+    assert result.exit_code == 0, result.output
+    assert str(tmp_path / "out" / "report.html") in result.output.replace("\n", "")
+
+
+def test_runs_without_values_are_named_and_nothing_at_all_is_a_failure(tmp_path):
+    (tmp_path / "run").mkdir()
+    result = run_command(tmp_path / "run")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("run: nothing has been logged yet")
+    check(tmp_path / "run" / "report.html")
+    result = run_command(tmp_path / "run", tifa_run(tmp_path / "full", steps=1), "--out", tmp_path / "out")
+    assert result.exit_code == 0 and "run: nothing has been logged yet" in result.stderr

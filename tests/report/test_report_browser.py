@@ -33,7 +33,7 @@ for (const svg of page.querySelectorAll("figure svg")) {
   }
 }
 const found = {errors: frame.contentWindow.found, wide: root.scrollWidth > root.clientWidth, cut,
-               charts: page.querySelectorAll("svg").length,
+               charts: page.querySelectorAll("figure svg").length,
                tips: page.querySelectorAll(".tip:not([hidden])").length};
 document.title = JSON.stringify(found);
 """
@@ -67,12 +67,12 @@ def long_run(folder):
                 {"rewards/R/color/mean": value if count else None, "rewards/R/color/count": count} if step % 7 else {}
             )
             row = {"step": step, "rewards/R/overall/mean": value, "rewards/R/abstained": 8 - count, **part}
-            file.write(json.dumps(row | {"train/ratio": 1 + value * 1e-4}) + "\n")
+            file.write(json.dumps(row | {"policy/ratio": 1 + value * 1e-4}) + "\n")
     return folder
 
 
 def one_point(folder):
-    MetricsLog(folder / "metrics.jsonl").append(1, {"rewards/R/overall/mean": 0.5, "train/kl": 0.0012})
+    MetricsLog(folder / "metrics.jsonl").append(1, {"rewards/R/overall/mean": 0.5, "policy/kl": 0.0012})
     return folder
 
 

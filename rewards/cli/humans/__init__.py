@@ -2,7 +2,7 @@
 
 - columns.py: `agreement`, columns of a table of your own
 - pictures.py: `tifa`, `dsg`
-- texts.py: `mmhe`, `captions`, `thumb`
+- texts.py: `mmhe`, `captions`
 - judges.py: `shapes`, `probe`, `explain`
 - shared.py: the metrics that can be run, the table of agreement
 """
@@ -14,12 +14,12 @@ import typer
 from rewards.cli.humans.columns import agreement
 from rewards.cli.humans.judges import explain, probe, shapes
 from rewards.cli.humans.pictures import dsg, tifa
-from rewards.cli.humans.texts import captions, mmhe, thumb
+from rewards.cli.humans.texts import captions, mmhe
 
 app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
     help="Does a reward agree with people? Meta-evaluation against human judgments.",
 )
-for command in (tifa, dsg, agreement, shapes, probe, explain, mmhe, captions, thumb):
+for command in (tifa, dsg, agreement, shapes, probe, explain, mmhe, captions):
     app.command()(command)
