@@ -38,7 +38,8 @@ def main() -> None:
 
 def _one(folder: Path, seed: int, soft: bool, epochs: int) -> dict[str, Any]:
     from rewards.runs.config import load_config
-    from rewards.trainers.diffusion.run import DDPORunConfig, run_ddpo
+    from rewards.trainers.diffusion.run import run_diffusion
+    from rewards.trainers.diffusion.settings import DiffusionRunConfig
 
     summary = folder / "summary.json"
     if summary.exists():
@@ -48,13 +49,13 @@ def _one(folder: Path, seed: int, soft: bool, epochs: int) -> dict[str, Any]:
         "reward.soft": soft,
         "reward.answer": "choices",
         "baseline_guidance_scales": [],
-        "trainer.seed": seed,
+        "seed": seed,
         "trainer.num_epochs": epochs,
         "trainer.eval_freq": 0,
-        "trainer.logdir": str(folder),
-        "trainer.resume_from": "auto",
+        "output_dir": str(folder),
+        "resume": True,
     }
-    return run_ddpo(load_config(DDPORunConfig, CONFIG, overrides))
+    return run_diffusion(load_config(DiffusionRunConfig, CONFIG, overrides))
 
 
 def _table(kind: str, rows: list[dict[str, Any]]) -> None:
@@ -81,13 +82,14 @@ def _noise(judge: str) -> float:
 
     import torch
 
+    from rewards.build import RewardSettings, build_reward
     from rewards.shapes.prompts import generator_prompts, question_store
-    from rewards.trainers.diffusion.run import TIFAConfig, new_tifa
 
     prompts = generator_prompts("test", 64, seed=0)
     with tempfile.TemporaryDirectory() as folder:
-        store = question_store(Path(folder) / "questions.sqlite", prompts)
-        tifa = new_tifa(TIFAConfig(judge=judge, sentence_model=None), store)
+        path = Path(folder) / "questions.sqlite"
+        question_store(path, prompts)
+        tifa = build_reward(RewardSettings(kind="tifa", judge=judge, sentence_model=None, questions=str(path)))
         pictures = torch.rand(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
         return float(np.nanmean(tifa.score(pictures, prompts).overall.numpy()))
 

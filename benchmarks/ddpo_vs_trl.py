@@ -140,10 +140,10 @@ def _timed(function: Any, clock: dict[str, float], name: str) -> Any:
 
 
 def _ours(pipeline: Any, reward: Any, clock: dict[str, float], seed: int, epochs: int) -> Any:
-    from rewards.trainers.diffusion.ddpo import DDPOConfig, DDPOTrainer
+    from rewards import DDPOConfig, DDPOTrainer
 
     args = DDPOConfig(
-        logdir=tempfile.mkdtemp(),
+        output_dir=tempfile.mkdtemp(),
         seed=seed,
         num_epochs=epochs,
         save_freq=0,

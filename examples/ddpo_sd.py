@@ -1,10 +1,10 @@
 """Fine-tune a Stable Diffusion pipeline with DDPO on TIFA.
 
     python examples/ddpo_sd.py --config configs/ddpo_shapes.yaml
-    python examples/ddpo_sd.py --config configs/ddpo_shapes.yaml trainer.seed=1 trainer.logdir=runs/seed1
+    python examples/ddpo_sd.py --config configs/ddpo_shapes.yaml seed=1 output_dir=runs/seed1
     accelerate launch --num_processes 8 examples/ddpo_sd.py --config configs/ddpo_sd15.yaml
 
-A run that was stopped goes on with ``trainer.resume_from=auto``. Curves and report: ``rewards curves RUN``.
+A run that was stopped goes on with `resume=true`. Curves and report: `rewards curves RUN`.
 """
 
 import argparse
@@ -19,10 +19,12 @@ def main() -> None:
     arguments = parser.parse_args()
     with exit_cleanly():
         from rewards.runs.config import load_config
-        from rewards.trainers.diffusion.run import DDPORunConfig, run_ddpo, summary_table
+        from rewards.trainers.diffusion.run import run_diffusion
+        from rewards.trainers.diffusion.settings import DiffusionRunConfig
+        from rewards.trainers.diffusion.summary import summary_table
 
-        config = load_config(DDPORunConfig, arguments.config, arguments.overrides)
-        print(summary_table(run_ddpo(config)))
+        config = load_config(DiffusionRunConfig, arguments.config, arguments.overrides)
+        print(summary_table(run_diffusion(config)))
 
 
 if __name__ == "__main__":

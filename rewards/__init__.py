@@ -25,13 +25,12 @@ if TYPE_CHECKING:
     from rewards.tifa.questions.question import Question
     from rewards.tifa.reward import TIFA
     from rewards.tifa.store.store import QuestionStore
-    from rewards.trainers.diffusion.config import DDPOConfig
-    from rewards.trainers.diffusion.ddpo import DDPOTrainer
+    from rewards.trainers.diffusion.ddpo import DDPOConfig, DDPOTrainer
     from rewards.trainers.language.ppo import PPOConfig, PPOTrainer
 
 _HOMES = {
     "Combined": "rewards.combined",
-    "DDPOConfig": "rewards.trainers.diffusion.config",
+    "DDPOConfig": "rewards.trainers.diffusion.ddpo",
     "DDPOTrainer": "rewards.trainers.diffusion.ddpo",
     "FunctionReward": "rewards.functions",
     "HarmonicEval": "rewards.harmonic.reward",

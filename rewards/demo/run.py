@@ -15,7 +15,8 @@ from rewards.errors import InputError
 from rewards.report.page import Table, write_report
 from rewards.runs.config import load_config
 from rewards.runs.files import write_whole
-from rewards.trainers.diffusion.run import DDPORunConfig, run_ddpo
+from rewards.trainers.diffusion.run import run_diffusion
+from rewards.trainers.diffusion.settings import DiffusionRunConfig
 from rewards.trainers.language.grpo import GRPORunConfig, run_grpo
 
 _HERE = Path(__file__).parent
@@ -46,8 +47,8 @@ def run_demo(out: Path, seed: int = 0, overwrite: bool = False) -> dict[str, Any
         _remove_demo(out)
     out.mkdir(parents=True, exist_ok=True)
     print("1/3  DDPO with TIFA: a Stable Diffusion pipeline learns to draw what was asked", flush=True)
-    ddpo = load_config(DDPORunConfig, _HERE / "ddpo.yaml", {"trainer.logdir": str(out / "ddpo"), "trainer.seed": seed})
-    summary: dict[str, Any] = {"seed": seed, "ddpo": run_ddpo(ddpo)}
+    ddpo = load_config(DiffusionRunConfig, _HERE / "ddpo.yaml", {"output_dir": str(out / "ddpo"), "seed": seed})
+    summary: dict[str, Any] = {"seed": seed, "ddpo": run_diffusion(ddpo)}
     _save(out, summary, started)
     print("2/3  GRPO with HarmonicEval: a vision-language model learns to describe what is there", flush=True)
     grpo = load_config(GRPORunConfig, _HERE / "grpo.yaml", {"output_dir": str(out / "grpo"), "seed": seed})

@@ -17,12 +17,12 @@ UPDATE_KEYS = {
     "loss": ("train/loss", "loss"),
     "gradient_norm": ("train/grad_norm", "grad_norm"),
     "learning_rate": ("train/learning_rate", "learning_rate"),
-    "ratio_mean": ("train/ratio", "ratio/mean", "ppo/ratio_mean"),
-    "ratio_before_first_update": ("train/ratio_before_update",),
-    "ratio_largest_change": ("train/ratio_farthest", "ratio/largest_change", "ppo/ratio_largest_change"),
-    "clip_fraction": ("train/clip_fraction", "clip_ratio/region_mean"),
-    "approximate_kl": ("train/approx_kl",),
-    "kl_to_base": ("train/kl",),
+    "ratio_mean": ("policy/ratio", "ratio/mean", "ppo/ratio_mean"),
+    "ratio_before_first_update": ("policy/ratio_before_update",),
+    "ratio_largest_change": ("policy/ratio_farthest", "ratio/largest_change", "ppo/ratio_largest_change"),
+    "clip_fraction": ("policy/clip_fraction", "clip_ratio/region_mean"),
+    "approximate_kl": ("policy/approx_kl",),
+    "kl_to_base": ("policy/kl",),
     "advantage_deviation": ("train/advantage_deviation",),
     "zero_deviation_groups": ("train/zero_std_groups", "frac_reward_zero_std"),
     "pairs": ("train/pairs",),
@@ -132,7 +132,10 @@ def _sample(folder: Path, row: Mapping[str, Any]) -> Values:
     values = {name: row[name] for name in ("step", "phase", "prompt", "score", "parts")}
     if "text" in row:
         return values | {"text": row["text"]}
-    answers = [[detail["question"], detail["answer"], detail["right"]] for detail in row["details"]]
+    answers = [
+        [detail["question"], detail["free_form"] if detail["choice"] is None else detail["choice"], detail["right"]]
+        for detail in row["details"]
+    ]
     return values | {"answers": answers, "picture_mean": _mean_colour(folder / row["image"])}
 
 

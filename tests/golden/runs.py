@@ -41,7 +41,7 @@ TEXTS = ["data.train.n=16", "data.held_out.n=12", "trainer.per_device_train_batc
 def ddpo(inputs: Path, out: Path) -> Values:
     """Two epochs of DDPO on soft TIFA, the oracle as audit."""
     settings = {
-        "trainer.logdir": out,
+        "output_dir": out,
         "num_train_prompts": 16,
         "num_eval_prompts": 12,
         "trainer.num_epochs": 2,

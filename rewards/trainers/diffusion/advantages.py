@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -32,10 +31,10 @@ class PromptStatistics:
         self._buffers: dict[Hashable, deque[float]] = {}
 
     def advantages(self, prompts: Sequence[Hashable], rewards: np.ndarray, epsilon: float = 1e-8) -> np.ndarray:
-        """Add a batch of rewards to the buffers and return its advantages, ``(r - mean) / (deviation + epsilon)``.
+        """Add a batch of rewards to the buffers and return its advantages, `(r - mean) / (deviation + epsilon)`.
 
         Args:
-            prompts: A key for each reward.
+            prompts: A key for each reward that tells prompts apart (an index: two prompts may share a text).
             rewards: (N,) floats; NaN marks a sample that could not be judged.
             epsilon: Added to the deviation. A value of the order of the reward's noise (the shapes recipe takes 0.05 on
                 [0, 1]) keeps prompts with hardly any spread from being blown up.
@@ -64,11 +63,11 @@ class PromptStatistics:
             advantages[members] = (rewards[members] - mean) / (std + epsilon)
         return advantages
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, list[list[object]]]:
         """The buffers as plain JSON values."""
         return {"buffers": [[prompt, list(buffer)] for prompt, buffer in self._buffers.items()]}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Sequence[tuple[Hashable, Sequence[float]]]]) -> None:
         """Take over what :meth:`state_dict` gave."""
         self._buffers = {prompt: deque(values, maxlen=self.buffer_size) for prompt, values in state["buffers"]}
 

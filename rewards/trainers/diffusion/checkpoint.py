@@ -1,8 +1,8 @@
-"""Checkpoints of a DDPO run: whole or absent, whenever the process is killed.
+"""Checkpoints of a run: whole or absent, whenever the process is killed, and never with a value that is not finite.
 
-A checkpoint is ``logdir/checkpoints/checkpoint_<step>/``: the adapter (or UNet) in the form that plain diffusers loads,
-``optimizer.pt``, ``rng_<rank>.pt`` and ``state.json`` (step, per-prompt statistics, resolved config, identity of the
-reward). It is written beside and renamed, so that a half-written one never looks like a checkpoint.
+A checkpoint is `RUN/checkpoints/checkpoint-<step>/`: the adapter (or network) in the form that plain diffusers loads,
+`optimizer.pt` (with what the method keeps), `rng_<rank>.pt` and `state.json` (step, per-prompt statistics, the learning
+rate's plan). It is written beside and renamed, so that a half-written one never looks like a checkpoint.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ import random
 import re
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
 from accelerate import Accelerator
 
-from rewards.errors import InputError
-from rewards.trainers.diffusion.policy import DiffusionPolicy
+from rewards.errors import InputError, RewardsError
+from rewards.trainers.diffusion.methods.base import Method
+from rewards.trainers.diffusion.optimization import Optimization
+from rewards.trainers.diffusion.policy.base import Policy
 
-_NAME = re.compile(r"checkpoint_(\d+)")
+_NAME = re.compile(r"checkpoint-(\d+)")
 
 
-def checkpoint_folder(logdir: str | Path) -> Path:
+def checkpoint_folder(run: str | Path) -> Path:
     """Where a run keeps its checkpoints."""
-    return Path(logdir) / "checkpoints"
+    return Path(run) / "checkpoints"
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -38,50 +40,52 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
-def find_checkpoint(resume_from: str, logdir: str | Path) -> Path | None:
-    """The checkpoint that ``DDPOConfig.resume_from`` names, or None to start afresh.
+def newest_checkpoint(run: str | Path) -> Path | None:
+    """The newest checkpoint of a run folder, or None where it has none."""
+    return next(reversed(list_checkpoints(checkpoint_folder(run))), None)
 
-    Raises:
-        InputError: The path holds no checkpoint.
-    """
-    if not resume_from:
-        return None
-    if resume_from == "auto":
-        return next(reversed(list_checkpoints(checkpoint_folder(logdir))), None)
-    path = Path(resume_from)
-    if (path / "state.json").is_file():
-        return path
-    for folder in (path, checkpoint_folder(path)):
-        if checkpoints := list_checkpoints(folder):
-            return checkpoints[-1]
-    raise InputError(f"resume_from {resume_from!r}: no checkpoint there (expected checkpoint_<step> folders)")
+
+class State(TypedDict):
+    """What `state.json` holds."""
+
+    step: int
+    statistics: Any
+    rates: list[float]
+    reward: Any
+    audit_first_gap: float | None
+    counts: list[int]
+    steps_taken: list[int]
 
 
 def save_checkpoint(
-    logdir: str | Path,
-    step: int,
-    policy: DiffusionPolicy,
-    optimizer: torch.optim.Optimizer,
-    state: dict[str, Any],
+    run: str | Path,
+    policy: Policy,
+    optimization: Optimization,
+    method: Method[Any],
+    state: State,
     accelerator: Accelerator,
     limit: int,
 ) -> Path:
     """Write a checkpoint; every process must call this.
 
     Args:
-        logdir: The run folder.
-        step: Finished epochs.
+        run: The run folder.
         policy: The model.
-        optimizer: Its optimiser.
+        optimization: Its optimiser.
+        method: What it keeps beside the policy.
         state: Anything else, as plain JSON values.
         accelerator: Knows the processes.
         limit: Older checkpoints beyond this number are removed.
 
     Returns:
         The checkpoint's folder.
+
+    Raises:
+        RewardsError: A weight or a value of the optimiser is not finite; nothing is written.
     """
-    folder = checkpoint_folder(logdir)
-    final, partial = folder / f"checkpoint_{step}", folder / f".partial_{step}"
+    check_finite(policy, optimization)
+    folder = checkpoint_folder(run)
+    final, partial = folder / f"checkpoint-{state['step']}", folder / f".partial-{state['step']}"
     if accelerator.is_main_process:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -89,11 +93,11 @@ def save_checkpoint(
     torch.save(_random_state(), partial / f"rng_{accelerator.process_index}.pt")
     if accelerator.is_main_process:
         policy.save(partial)
-        saved: dict[str, Any] = {"optimizer": optimizer.state_dict()}
+        saved: dict[str, Any] = {"optimizer": optimization.optimizer.state_dict(), "method": method.state()}
         if accelerator.scaler is not None:
             saved["scaler"] = accelerator.scaler.state_dict()
         torch.save(saved, partial / "optimizer.pt")
-        (partial / "state.json").write_text(json.dumps({"step": step, **state}, indent=1), encoding="utf-8")
+        (partial / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
         shutil.rmtree(final, ignore_errors=True)
@@ -104,33 +108,50 @@ def save_checkpoint(
     return final
 
 
-def load_checkpoint(
-    folder: Path, policy: DiffusionPolicy, optimizer: torch.optim.Optimizer, accelerator: Accelerator
-) -> dict[str, Any]:
-    """Take over a checkpoint's weights, optimiser and random state; every process calls this.
+def check_finite(policy: Policy, optimization: Optimization) -> None:
+    """Refuse to save a model that is not finite: a run that resumed from it would be broken for ever.
 
-    Returns:
-        What ``state.json`` holds.
+    Raises:
+        RewardsError: A weight or a value of the optimiser is not finite.
+    """
+    kept = [value for state in optimization.optimizer.state.values() for value in state.values()]
+    tensors = [*policy.parameters, *(value for value in kept if isinstance(value, torch.Tensor))]
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors):
+        raise RewardsError("the model holds values that are not finite: no checkpoint is written of it")
+
+
+def read_state(folder: Path) -> State:
+    """What a checkpoint's `state.json` holds.
+
+    Raises:
+        InputError: It is not a checkpoint.
+    """
+    try:
+        return json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise InputError(f"{folder}: not a checkpoint: {error}") from error
+
+
+def load_checkpoint(
+    folder: Path, policy: Policy, optimization: Optimization, method: Method[Any], accelerator: Accelerator
+) -> None:
+    """Take over a checkpoint's weights, optimiser, method and random state; every process calls this.
 
     Raises:
         InputError: The checkpoint does not fit the model.
     """
-    try:
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise InputError(f"{folder}: not a checkpoint: {error}") from error
     policy.load(folder)
     saved = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)  # the optimiser moves it
     try:
-        optimizer.load_state_dict(saved["optimizer"])
+        optimization.optimizer.load_state_dict(saved["optimizer"])
     except ValueError as error:
         raise InputError(f"{folder}: the optimiser state does not fit this model: {error}") from error
+    method.load_state(saved["method"])
     if accelerator.scaler is not None and "scaler" in saved:
         accelerator.scaler.load_state_dict(saved["scaler"])
     rng = folder / f"rng_{accelerator.process_index}.pt"
     if rng.exists():  # absent when the run goes on with more processes; samples do not depend on it
         _set_random_state(torch.load(rng, map_location="cpu", weights_only=True))
-    return state
 
 
 def _random_state() -> dict[str, Any]:

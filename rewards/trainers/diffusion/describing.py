@@ -1,56 +1,63 @@
-"""What a DDPO run tells about itself: samples with the judge's answers, the reward's identity, the model card."""
+"""What a run tells about itself: samples with the judge's answers, pictures for trackers, the model card."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import yaml
 from PIL import Image
+from torch import Tensor
 
 from rewards._version import __version__
+from rewards.reward import Json
 from rewards.runs.card import base_model, commands
 from rewards.runs.config import save_config
 from rewards.runs.samples import Phase, SampleLog
-from rewards.tifa.reward import TIFA, AnswerRow
-from rewards.trainers.diffusion.config import DDPOConfig
-from rewards.trainers.diffusion.evaluation import Evaluation, picture_grid_batch
-from rewards.trainers.diffusion.policy import DiffusionPolicy
-from rewards.trainers.diffusion.scoring import Reward, reward_name
+from rewards.trainers.diffusion.evaluation import Evaluation, EvaluationSet
+from rewards.trainers.diffusion.policy.base import Policy
+from rewards.trainers.diffusion.stages import Stages
 
 
-def write_samples(
-    log: SampleLog, step: int, phase: Phase, prompts: Sequence[str], evaluation: Evaluation, reward: Reward
-) -> None:
-    """Keep an evaluation's pictures with their scores and, for TIFA, every question and answer.
+def write_samples(log: SampleLog, step: int, phase: Phase, data: EvaluationSet, evaluation: Evaluation) -> None:
+    """Keep an evaluation's first pictures with their scores and what the judge told of them in the same pass.
 
     Args:
         log: Where.
         step: Finished epochs.
         phase: Before, during or after training.
-        prompts: One a picture.
+        data: The held-out prompts.
         evaluation: Pictures and scores.
-        reward: What scored them.
     """
     if not evaluation.pictures:
         return
-    answers = _answers(reward, evaluation, prompts)
-    for row, (prompt, array) in enumerate(zip(prompts, picture_grid_batch(evaluation.pictures))):
-        parts: dict[str, list[float]] = {}
-        for answer in answers[row]:
-            parts.setdefault(answer.question.element_type or "other", []).append(answer.score)
+    rows = [number * data.images_per_prompt for number in range(len(evaluation.pictures))]
+    records = evaluation.judged.take(rows).records()
+    for prompt, array, record in zip(data.prompts, picture_grid_batch(evaluation.pictures), records):
+        told = {name: value for name, value in record.items() if name not in ("overall", "parts", "abstained")}
         log.append(
             step,
             phase,
             prompt,
             image=Image.fromarray(array),
-            score=float(evaluation.scores[row, 0]),
-            parts={name: sum(values) / len(values) for name, values in parts.items()},
-            details=[_detail(answer) for answer in answers[row]],
+            score=record["overall"],  # type: ignore[arg-type]
+            parts=record["parts"],  # type: ignore[arg-type]
+            details=_rows(told),
         )
+
+
+def _rows(told: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+    """Details as the rows of a small table: the answers where there are some, one row of values otherwise."""
+    answers = told.get("answers")
+    if isinstance(answers, list):
+        return [answer for answer in answers if isinstance(answer, Mapping)]
+    return [told] if told else []
 
 
 def track_pictures(trackers: Sequence[Any], step: int, evaluation: Evaluation) -> None:
@@ -85,95 +92,82 @@ def _sheet(pictures: np.ndarray) -> np.ndarray:
     return cells.reshape(rows * height, columns * width, channels)
 
 
-def _answers(reward: Reward, evaluation: Evaluation, prompts: Sequence[str]) -> list[list[AnswerRow]]:
-    by_picture: list[list[AnswerRow]] = [[] for _ in prompts]
-    tifa = next((part for part in getattr(reward, "rewards", [reward]) if isinstance(part, TIFA)), None)
-    if tifa is not None:
-        for answer in tifa.score(list(evaluation.pictures), list(prompts)).answers:
-            by_picture[answer.image].append(answer)
-    return by_picture
+@dataclass(frozen=True)
+class CardFacts:
+    """What a model card tells beside the settings.
 
-
-def _detail(row: AnswerRow) -> dict[str, Any]:
-    return {
-        "question": row.question.text,
-        "type": row.question.element_type,
-        "answer": row.choice if row.choice is not None else row.free_form,
-        "expected": row.question.answer,
-        "right": row.right,
-    }
-
-
-def reward_record(reward: Reward, audit: Reward | None, prompts: Sequence[str]) -> dict[str, Any]:
-    """What must be known to score again as this run did: judges, revisions, weights, the questions' fingerprint.
-
-    Returns:
-        Plain JSON values: ``reward`` and ``audit`` (name and identity) and ``questions`` (fingerprint, or None).
+    Attributes:
+        step: Finished epochs.
+        failure_rate: Share of all sampled pictures that could not be judged; NaN where none was sampled.
+        processes: How many trained.
+        identity: What the result depends on.
     """
-    parts = getattr(reward, "rewards", [reward])
-    store = next((part.questions for part in parts if isinstance(part, TIFA)), None)
-    return {
-        "reward": _describe(reward),
-        "audit": _describe(audit) if audit is not None else None,
-        "questions": store.fingerprint(list(dict.fromkeys(prompts))) if store is not None else None,
-    }
+
+    step: int
+    failure_rate: float
+    processes: int
+    identity: Mapping[str, Json]
 
 
-def _describe(reward: Reward) -> dict[str, Any]:
-    identity = reward.identity() if hasattr(reward, "identity") else None
-    return {"name": reward_name(reward), "identity": identity}
-
-
-def write_model_card(
-    folder: Path,
-    args: DDPOConfig,
-    policy: DiffusionPolicy,
-    record: dict[str, Any],
-    step: int,
-    failure_rate: float,
-    processes: int = 1,
-) -> None:
-    """Write ``README.md`` (a model card in the Hub's form) and ``ddpo_config.yaml`` beside the weights.
+def write_model_card(folder: Path, stages: Stages, policy: Policy, facts: CardFacts, settings: object) -> None:
+    """Write `README.md` (a model card in the Hub's form) and `config.yaml` beside the weights.
 
     Args:
         folder: Where the weights are.
-        args: The settings.
+        stages: Methods and their settings.
         policy: Names the base model.
-        record: From :func:`reward_record`.
-        step: Finished epochs.
-        failure_rate: Share of all sampled pictures that could not be judged.
-        processes: How many trained.
+        facts: What happened.
+        settings: A dataclass with all settings.
     """
+    args = stages.run_args
+    names = [method.name for method in stages]
     path = getattr(policy.pipeline.config, "_name_or_path", None) or type(policy.pipeline).__name__
     base, setup, expression = base_model(str(path))
     header = {
         "library_name": "diffusers",
         "pipeline_tag": "text-to-image",
-        "tags": ["text-to-image", "diffusers", "ddpo", "reinforcement-learning", *(["lora"] if args.use_lora else [])],
+        "tags": ["text-to-image", "diffusers", *names, "reinforcement-learning", *(["lora"] if args.use_lora else [])],
         "base_model": base,
     }
-    if args.use_lora:
-        load = ["from diffusers import DiffusionPipeline", *setup]
-        load += [f"pipeline = DiffusionPipeline.from_pretrained({expression})"]
-        load += [f'pipeline.load_lora_weights("{folder.name}")']
-    else:
-        load = ["from diffusers import DiffusionPipeline, UNet2DConditionModel", *setup]
-        load += [f'unet = UNet2DConditionModel.from_pretrained("{folder.name}", subfolder="unet")']
-        load += [f"pipeline = DiffusionPipeline.from_pretrained({expression}, unet=unet)"]
-    code = "\n".join(load)
-    share = "unknown" if math.isnan(failure_rate) else f"{failure_rate:.2%}"
+    code = "\n".join(_loading(folder, policy, setup, expression))
+    record = {name: facts.identity[name] for name in ("reward", "audit", "prompts")}
     lines = [
         f"---\n{yaml.safe_dump(header, sort_keys=False)}---\n",
-        f"# {args.run_name or Path(args.logdir).name}\n",
-        f"Fine-tuned with DDPO (Black et al. 2023) for {step} epochs by rewards {__version__}.\n",
+        f"# {args.run_name or Path(args.output_dir).name}\n",
+        f"Fine-tuned with {', then '.join(names)} for {facts.step} epochs by rewards {__version__}.\n",
         f"## Use\n\n```python\n{code}\n```\n",
-        "Sample as it was trained: DDIM, "
-        f"{args.sample_num_steps} steps, eta {args.sample_eta}, guidance {args.sample_guidance_scale}.\n",
-        f"## Reward\n\n```yaml\n{yaml.safe_dump(record, sort_keys=False, allow_unicode=True)}```\n",
-        f"Pictures that could not be judged, and took no part in the training: {share}.\n",
-        commands(args.logdir, processes),
-        "## Training\n\nAll settings are in `ddpo_config.yaml`. A reward model is not a person: look at pictures, "
-        "and at a judge that did not train, before trusting a gain.\n",
+        f"Sample as it was trained: {args.sample_num_steps} steps, guidance {args.sample_guidance_scale}.\n",
+        f"## Reward\n\n```yaml\n{_yaml(record)}```\n",
+        f"Pictures that could not be judged, and took no part in the training: {_share(facts.failure_rate)}.\n",
+        commands(args.output_dir, facts.processes),
+        "## Training\n\nAll settings are in `config.yaml`. A reward model is not a person: look at pictures, and at a "
+        "judge that did not train, before trusting a gain.\n",
     ]
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
-    save_config(args, folder / "ddpo_config.yaml")
+    save_config(settings, folder / "config.yaml")
+
+
+def _loading(folder: Path, policy: Policy, setup: Sequence[str], expression: str) -> list[str]:
+    """Lines of code that load the trained model in plain diffusers."""
+    if policy.args.use_lora:
+        lines = ["from diffusers import DiffusionPipeline", *setup]
+        lines += [f"pipeline = DiffusionPipeline.from_pretrained({expression})"]
+        return [*lines, f'pipeline.load_lora_weights("{folder.name}")']
+    name, kind = policy.network_name, type(policy.network).__name__
+    lines = [f"from diffusers import DiffusionPipeline, {kind}", *setup]
+    lines += [f'{name} = {kind}.from_pretrained("{folder.name}", subfolder="{name}")']
+    return [*lines, f"pipeline = DiffusionPipeline.from_pretrained({expression}, {name}={name})"]
+
+
+def _yaml(value: object) -> str:
+    return yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True)
+
+
+def _share(rate: float) -> str:
+    return "unknown" if math.isnan(rate) else f"{rate:.2%}"
+
+
+def picture_grid_batch(pictures: Sequence[Tensor]) -> np.ndarray:
+    """Pictures as uint8 (N, H, W, 3), the form that trackers take."""
+    stacked = torch.stack([picture.nan_to_num() for picture in pictures])
+    return (stacked.permute(0, 2, 3, 1) * 255).round().to(torch.uint8).numpy()

@@ -5,40 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from rewards.runs.files import append_line, keep_lines
-from rewards.runs.metrics import read_steps
-from rewards.trainers.diffusion.policy import DiffusionPolicy, Sampler
-from rewards.trainers.diffusion.sampling import batch_noise, sample
-from rewards.trainers.diffusion.scoring import Reward, Scored, merge_info, raise_if_fatal, reward_name, score_pictures
+from rewards.reward import Reward, Scores
+from rewards.trainers.diffusion.policy.base import Policy
+from rewards.trainers.diffusion.randomness import Noise
+from rewards.trainers.diffusion.rollout import Sampler, draw
+from rewards.trainers.diffusion.scoring import Judged, gather, score_pictures
 
 
-@dataclass
-class Evaluation:
-    """Scores of the held-out prompts.
-
-    Attributes:
-        scores: Reward of each picture, (P, S) float32: prompts by pictures of a prompt; NaN where not judged.
-        audit: The held-out judge's, (P, S); None without one.
-        metrics: Flat metrics under ``eval/``.
-        pictures: The first pictures of the first prompts, float32 (3, H, W) in [0, 1], on the main process.
-    """
-
-    scores: np.ndarray
-    audit: np.ndarray | None
-    metrics: dict[str, float]
-    pictures: list[Tensor] = field(default_factory=list)
-
-
-@dataclass
+@dataclass(frozen=True)
 class EvaluationSet:
     """What is evaluated on.
 
@@ -52,22 +32,51 @@ class EvaluationSet:
     """
 
     prompts: Sequence[str]
-    metadata: Sequence[Mapping[str, Any]]
+    metadata: Sequence[Mapping[str, object]]
     images_per_prompt: int
     batch_size: int
     seed: int
     num_pictures: int
 
 
+@dataclass
+class Evaluation:
+    """Scores of the held-out prompts from one pass of the judge.
+
+    Attributes:
+        judged: Scores of the P * S pictures, prompt by prompt.
+        audited: The held-out judge's of the same pictures; None without one.
+        images_per_prompt: S.
+        metrics: Flat metrics under `eval/`.
+        pictures: The first picture of each of the first prompts, float32 (3, H, W) in [0, 1], on the main process.
+    """
+
+    judged: Scores
+    audited: Scores | None
+    images_per_prompt: int
+    metrics: dict[str, float]
+    pictures: list[Tensor] = field(default_factory=list)
+
+    @property
+    def scores(self) -> np.ndarray:
+        """Reward of each picture, (P, S) float32; NaN where not judged."""
+        return self.judged.overall.float().numpy().reshape(-1, self.images_per_prompt)
+
+    @property
+    def audit(self) -> np.ndarray | None:
+        """The held-out judge's scores, (P, S); None without one."""
+        return None if self.audited is None else self.audited.overall.float().numpy().reshape(self.scores.shape)
+
+
 def evaluate(
-    policy: DiffusionPolicy,
+    policy: Policy,
     data: EvaluationSet,
     sampler: Sampler,
     reward: Reward,
     audit: Reward | None,
     accelerator: Accelerator,
 ) -> Evaluation:
-    """Draw and score every held-out picture; each process takes its share.
+    """Draw and score every held-out picture; each process takes its share, and no trajectory is kept.
 
     Args:
         policy: The model.
@@ -85,48 +94,42 @@ def evaluate(
     """
     total = len(data.prompts) * data.images_per_prompt
     mine = range(accelerator.process_index, total, accelerator.num_processes)
-    scored: list[Scored] = []
-    audited: list[Scored] = []
+    judged: list[Judged] = []
+    audited: list[Judged] = []
     pictures: dict[int, Tensor] = {}
     for start in range(0, len(mine), data.batch_size):
         indices = mine[start : start + data.batch_size]
         rows = [index // data.images_per_prompt for index in indices]
         prompts = [data.prompts[row] for row in rows]
         metadata = [data.metadata[row] for row in rows]
-        noise = batch_noise(data.seed, "eval", indices, len(sampler.schedule.timesteps), policy.latent_shape)
-        images = policy.decode(sample(policy, prompts, sampler, noise).latents[:, -1])
-        scored.append(score_pictures(reward, images, prompts, metadata))
+        images = draw_pictures(policy, prompts, sampler, Noise(data.seed, "eval", indices, policy.latent_shape))
+        judged.append(score_pictures(reward, images, prompts, metadata))
         if audit is not None:
             audited.append(score_pictures(audit, images, prompts, metadata))
-        for index, row, image in zip(indices, rows, images):
+        for index, row, image in zip(indices, rows, images, strict=True):
             if row < data.num_pictures and index % data.images_per_prompt == 0:
                 pictures[row] = image
-    shape = (len(data.prompts), data.images_per_prompt)
-    scores, metrics = _gather(mine, Scored.concatenate(scored), shape, f"eval/rewards/{reward_name(reward)}")
+    scores = gather(Judged.concatenate(judged), mine, with_details=True).scores
+    metrics = _metrics(reward, scores, "rewards", data.images_per_prompt)
     audit_scores = None
     if audit is not None:
-        audit_scores, extra = _gather(mine, Scored.concatenate(audited), shape, f"eval/audit/{reward_name(audit)}")
-        metrics |= extra
-        both = np.isfinite(scores) & np.isfinite(audit_scores)
-        metrics["eval/audit/gap"] = float((scores - audit_scores)[both].mean()) if both.any() else math.nan
+        audit_scores = gather(Judged.concatenate(audited), mine, with_details=True).scores
+        metrics |= _metrics(audit, audit_scores, "audit", data.images_per_prompt)
+        gaps = (scores.overall.float() - audit_scores.overall.float()).numpy()
+        metrics["eval/audit/gap"] = float(gaps[np.isfinite(gaps)].mean()) if np.isfinite(gaps).any() else math.nan
     kept = dict(gather_object(list(pictures.items())))
-    return Evaluation(scores, audit_scores, metrics, [kept[row] for row in sorted(kept)])
+    return Evaluation(scores, audit_scores, data.images_per_prompt, metrics, [kept[row] for row in sorted(kept)])
 
 
-def _gather(
-    indices: Sequence[int], scored: Scored, shape: tuple[int, int], prefix: str
-) -> tuple[np.ndarray, dict[str, float]]:
-    parts = gather_object([(list(indices), scored)])
-    raise_if_fatal([(part.error, part.fatal) for _, part in parts])
-    scores = np.full(shape[0] * shape[1], np.nan, dtype=np.float32)
-    for rows, part in parts:
-        scores[rows] = part.values
-    scores = scores.reshape(shape)
-    branch = prefix.removeprefix("eval/").split("/")[0]
-    info = merge_info([row for _, part in parts for row in part.info])
-    metrics = {f"eval/{branch}/{key.removeprefix('rewards/')}": value for key, value in info.items()}
-    metrics |= {f"{prefix}/{key}": value for key, value in summary(scores).items()}
-    return scores, metrics
+def draw_pictures(policy: Policy, prompts: Sequence[str], sampler: Sampler, noise: Noise) -> Tensor:
+    """Pictures (N, 3, H, W), float32 in [0, 1] on the CPU, without anything kept of how they came about."""
+    return policy.pictures(draw(policy, prompts, sampler, noise).final)
+
+
+def _metrics(reward: Reward, scores: Scores, branch: str, images_per_prompt: int) -> dict[str, float]:
+    metrics = {f"eval/{branch}/{key.removeprefix('rewards/')}": value for key, value in reward.metrics(scores).items()}
+    by_prompt = scores.overall.float().numpy().reshape(-1, images_per_prompt)
+    return metrics | {f"eval/{branch}/{reward.__name__}/{key}": v for key, v in summary(by_prompt).items()}
 
 
 def summary(scores: np.ndarray) -> dict[str, float]:
@@ -143,44 +146,3 @@ def summary(scores: np.ndarray) -> dict[str, float]:
         "overall/count": int(judged.sum()),
         "abstained": int((~judged).sum()),
     }
-
-
-class EvaluationLog:
-    """``evaluations.jsonl``: the scores of every held-out picture at each evaluation, for paired comparisons.
-
-    Args:
-        folder: The run folder.
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        self.path = Path(folder) / "evaluations.jsonl"
-
-    def append(self, step: int, evaluation: Evaluation) -> None:
-        """Write one evaluation."""
-        row = {"step": step, "scores": _rows(evaluation.scores)}
-        if evaluation.audit is not None:
-            row["audit"] = _rows(evaluation.audit)
-        append_line(self.path, row)
-
-    def keep_until(self, step: int) -> None:
-        """Drop evaluations after ``step``."""
-        keep_lines(self.path, lambda row: int(row["step"]) <= step)
-
-    def read(self) -> list[tuple[int, np.ndarray, np.ndarray | None]]:
-        """(step, scores, audit scores or None) of each evaluation, oldest first."""
-        rows = read_steps(self.path) if self.path.exists() else []
-        return [(row["step"], _array(row["scores"]), _array(row["audit"]) if "audit" in row else None) for row in rows]
-
-
-def _rows(scores: np.ndarray) -> list[list[float | None]]:
-    return [[float(value) if math.isfinite(value) else None for value in row] for row in scores]
-
-
-def _array(rows: list[list[float | None]]) -> np.ndarray:
-    return np.array([[np.nan if value is None else value for value in row] for row in rows], dtype=np.float32)
-
-
-def picture_grid_batch(pictures: Sequence[Tensor]) -> np.ndarray:
-    """Pictures as uint8 (N, H, W, 3), the form that trackers take."""
-    stacked = torch.stack([picture.nan_to_num() for picture in pictures])
-    return (stacked.permute(0, 2, 3, 1) * 255).round().to(torch.uint8).numpy()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from rewards.errors import InputError
-from rewards.trainers.diffusion.config import DDPOConfig
-from rewards.trainers.diffusion.policy import derived_seed
+from rewards.trainers.diffusion.config import DiffusionConfig
+from rewards.trainers.diffusion.randomness import derived_seed
 
-Prompt = str | tuple[str, Mapping[str, Any]]
+Prompt = str | tuple[str, Mapping[str, object]]
 
 
 def prompt_indices(count: int, wanted: int, epoch: int, seed: int) -> list[int]:
@@ -38,28 +38,64 @@ def prompt_indices(count: int, wanted: int, epoch: int, seed: int) -> list[int]:
     return indices
 
 
-def learning_rate(args: DDPOConfig, epoch: int) -> float:
-    """The learning rate of an epoch: warm-up, then constant, or falling to 0 after the last epoch.
+@dataclass
+class RateSchedule:
+    """The learning rate of each epoch: warm-up, then constant, or falling to 0 after the last epoch.
+
+    A run that is extended (or shortened) does not jump: it goes on from the rate of its last epoch, which falls from
+    there to 0 at the new end.
+
+    Attributes:
+        args: The settings.
+        epochs: The end that the rates were planned for.
+        start: The epoch from which the fall counts.
+        rate: The rate there.
 
     Example:
-        >>> learning_rate(DDPOConfig(num_epochs=10, train_lr_schedule="linear", train_learning_rate=1.0), 5)
+        >>> schedule = RateSchedule.new(DiffusionConfig(train_lr_schedule="linear", train_learning_rate=1.0), 10)
+        >>> schedule.at(5)
         0.5
+        >>> schedule.replan(done=6, epochs=16)
+        >>> schedule.at(6), schedule.at(11)
+        (0.5, 0.25)
     """
-    if epoch < args.train_lr_warmup_epochs:
-        return args.train_learning_rate * (epoch + 1) / (args.train_lr_warmup_epochs + 1)
-    done = (epoch - args.train_lr_warmup_epochs) / max(1, args.num_epochs - args.train_lr_warmup_epochs)
-    factor = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
-    return args.train_learning_rate * factor[args.train_lr_schedule]
+
+    args: DiffusionConfig
+    epochs: int
+    start: int
+    rate: float
+
+    @staticmethod
+    def new(args: DiffusionConfig, epochs: int) -> RateSchedule:
+        """The schedule of a run of this many epochs."""
+        return RateSchedule(args, epochs, args.train_lr_warmup_epochs, args.train_learning_rate)
+
+    def at(self, epoch: int) -> float:
+        """The rate of an epoch."""
+        if epoch < self.args.train_lr_warmup_epochs:
+            return self.args.train_learning_rate * (epoch + 1) / (self.args.train_lr_warmup_epochs + 1)
+        done = (epoch - self.start) / max(1, self.epochs - self.start)
+        factor = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
+        return self.rate * factor[self.args.train_lr_schedule]
+
+    def replan(self, done: int, epochs: int) -> None:
+        """Take another end, with `done` epochs behind."""
+        if epochs != self.epochs and done > self.args.train_lr_warmup_epochs:
+            self.start, self.rate = done, self.at(done - 1)
+        self.epochs = epochs
 
 
-def split_prompts(prompts: Sequence[Prompt]) -> tuple[list[str], list[Mapping[str, Any]]]:
+def split_prompts(prompts: Sequence[Prompt]) -> tuple[list[str], list[Mapping[str, object]]]:
     """Texts and metadata of prompts, an empty mapping where none was given.
 
     Raises:
-        InputError: A prompt that is neither a text nor a pair of a text and a mapping, with its index.
+        InputError: One text instead of several, or a prompt that is neither a text nor a pair of a text and a mapping,
+            with its index.
     """
+    if isinstance(prompts, str):
+        raise InputError(f"prompts is the text {prompts!r:.80}; a list of texts is needed, such as [{prompts!r:.80}]")
     texts: list[str] = []
-    metadata: list[Mapping[str, Any]] = []
+    metadata: list[Mapping[str, object]] = []
     for index, prompt in enumerate(prompts):
         text, extra = prompt if isinstance(prompt, tuple) and len(prompt) == 2 else (prompt, {})
         if not isinstance(text, str) or not isinstance(extra, Mapping):

@@ -1,61 +1,53 @@
-"""Calling a reward on pictures: broken pictures and failed judges abstain, and nothing is ever scored 0 for them.
-
-The convention is that of the diffusion field (ddpo-pytorch, flow_grpo): ``reward(images, prompts, metadata)`` with
-images (N, 3, H, W), float32 in [0, 1], returning N rewards, or ``(rewards, info)``.
-"""
+"""Scoring drawn pictures on several processes: broken pictures and failed judges abstain, and are never scored 0."""
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
+from accelerate.utils import gather_object
 from torch import Tensor
 
 from rewards.errors import InputError, RewardsError
+from rewards.reward import Reward, Scores, score_guarded
 
-logger = logging.getLogger(__name__)
-
-Reward = Callable[..., Any]
+BROKEN = "the picture is black or not finite"
 
 
 @dataclass
-class Scored:
-    """Rewards of a batch of pictures.
+class Judged:
+    """Scores of drawn pictures.
 
     Attributes:
-        values: (N,) float32, NaN where the picture could not be judged.
-        info: What the reward told about them, flat numeric values, a (mapping, number of judged pictures) a call.
+        scores: N of them; NaN where a picture could not be judged.
         broken: Pictures that were black or not finite, and were not shown to the judge.
-        error: Why the reward failed on some batch, or None.
-        fatal: The reward refused its input: the run cannot go on.
+        refused: The message of a reward that refused its input (a prompt without questions, say), or None. The run
+            cannot go on; the caller raises on all processes at once, since one that raises alone would leave the others
+            waiting.
     """
 
-    values: np.ndarray
-    info: list[tuple[dict[str, float], int]] = field(default_factory=list)
+    scores: Scores
     broken: int = 0
-    error: str | None = None
-    fatal: bool = False
+    refused: str | None = None
 
     @staticmethod
-    def concatenate(parts: Sequence[Scored]) -> Scored:
+    def concatenate(parts: Sequence[Judged]) -> Judged:
         """One result for the pictures of several."""
-        return Scored(
-            values=np.concatenate([part.values for part in parts]) if parts else np.zeros(0, np.float32),
-            info=[row for part in parts for row in part.info],
-            broken=sum(part.broken for part in parts),
-            error=next((part.error for part in parts if part.error is not None), None),
-            fatal=any(part.fatal for part in parts),
+        return Judged(
+            Scores.concatenate([part.scores for part in parts]),
+            sum(part.broken for part in parts),
+            next((part.refused for part in parts if part.refused is not None), None),
         )
 
-
-def reward_name(reward: Reward) -> str:
-    """The name under which a reward's curves are kept: its ``__name__``, or its class."""
-    return str(getattr(reward, "__name__", type(reward).__name__)).replace("/", "_")
+    @property
+    def usual_reason(self) -> str | None:
+        """The most frequent reason for which pictures could not be judged."""
+        reasons = Counter(reason for reason in self.scores.reasons if reason is not None)
+        return reasons.most_common(1)[0][0] if reasons else None
 
 
 def usable_pictures(images: Tensor) -> Tensor:
@@ -69,112 +61,61 @@ def usable_pictures(images: Tensor) -> Tensor:
 
 
 def score_pictures(
-    reward: Reward, images: Tensor, prompts: Sequence[str], metadata: Sequence[Mapping[str, Any]]
-) -> Scored:
-    """Score pictures; what cannot be judged is NaN.
+    reward: Reward, images: Tensor, prompts: Sequence[str], metadata: Sequence[Mapping[str, object]]
+) -> Judged:
+    """Score pictures; what cannot be judged is NaN with its reason.
 
     Args:
-        reward: See the module.
+        reward: What judges.
         images: (N, 3, H, W) float32 in [0, 1].
         prompts: N texts.
-        metadata: N mappings, given on to the reward.
-
-    Returns:
-        The scores. A reward that raises leaves the whole batch NaN and says why in ``error``; ``InputError`` (a prompt
-        without questions, say) and a wrong number of rewards are marked ``fatal``. The caller raises on all processes
-        at once, since one that raises alone would leave the others waiting.
+        metadata: N mappings, which the reward gets as its column `metadata`.
     """
     usable = usable_pictures(images)
     rows = torch.nonzero(usable).flatten().tolist()
-    scored = Scored(np.full(len(images), np.nan, dtype=np.float32), broken=len(images) - len(rows))
+    reasons = [None if ok else BROKEN for ok in usable.tolist()]
+    broken = len(images) - len(rows)
     if not rows:
-        return scored
+        return Judged(Scores.nothing([BROKEN] * len(images)), broken)
     try:
-        returned = reward(images[usable], [prompts[i] for i in rows], [metadata[i] for i in rows])
-        values, info = returned if isinstance(returned, tuple) else (returned, {})
-        scored.values[rows] = as_rewards(values, len(rows))
-    except Exception as error:
-        scored.error = f"{reward_name(reward)}: {type(error).__name__}: {error}"
-        scored.fatal = isinstance(error, InputError)
-        logger.warning("a batch of %d pictures could not be scored: %s", len(rows), scored.error, exc_info=error)
-        return scored
-    scored.info = [(_numbers(info), int(np.isfinite(scored.values).sum()))]
-    return scored
+        shown: Any = images[usable]  # a batched tensor is what functions of this field take
+        scores = score_guarded(reward, shown, [prompts[row] for row in rows], metadata=[metadata[row] for row in rows])
+    except InputError as error:
+        return Judged(Scores.nothing([str(error)] * len(images)), broken, refused=f"{reward.__name__}: {error}")
+    return Judged(scores.placed(rows, reasons), broken)
 
 
-def as_rewards(values: Any, count: int) -> np.ndarray:
-    """Whatever a reward returned as (N,) float32 with NaN for None and for what is not finite.
-
-    Raises:
-        InputError: Not ``count`` numbers.
-    """
-    if isinstance(values, Tensor):
-        values = values.detach().float().cpu().numpy()
-    if not isinstance(values, np.ndarray):
-        values = [math.nan if value is None else float(value) for value in values]
-    array = np.asarray(values, dtype=np.float32).copy()
-    if array.shape != (count,):
-        raise InputError(f"the reward returned shape {array.shape} for {count} pictures; expected one number each")
-    array[~np.isfinite(array)] = np.nan
-    return array
-
-
-def merge_info(rows: Sequence[tuple[Mapping[str, float], int]]) -> dict[str, float]:
-    """Put the infos of several calls (batches, processes) together.
+def gather(judged: Judged, indices: Sequence[int], with_details: bool) -> Judged:
+    """The scores of all processes, in global order; every process must call this.
 
     Args:
-        rows: (info, number of judged pictures) a call. Keys ending in ``/count``, ``/abstained`` or ``/unmatched`` are
-            summed; any other value is averaged, weighted by the ``/count`` beside it where there is one and by the
-            number of judged pictures elsewhere. Values that are not finite take no part.
-
-    Returns:
-        Flat values.
-
-    Example:
-        >>> merge_info([({"a/mean": 1.0, "a/count": 1}, 4), ({"a/mean": 0.0, "a/count": 3}, 4)])
-        {'a/mean': 0.25, 'a/count': 4}
-    """
-    merged: dict[str, float] = {}
-    weights: dict[str, float] = {}
-    for info, judged in rows:
-        for key, value in info.items():
-            if not math.isfinite(value):
-                merged.setdefault(key, math.nan)
-                continue
-            if key.rsplit("/", 1)[-1] in ("count", "abstained", "unmatched"):
-                merged[key] = _plus(merged.get(key), value)
-                continue
-            weight = info.get(key.rsplit("/", 1)[0] + "/count", judged)
-            if weight > 0:
-                merged[key] = _plus(merged.get(key), value * weight)
-                weights[key] = weights.get(key, 0) + weight
-            else:
-                merged.setdefault(key, math.nan)
-    return {key: value / weights[key] if key in weights else value for key, value in merged.items()}
-
-
-def raise_if_fatal(errors: Sequence[tuple[str | None, bool]]) -> None:
-    """Raise the first fatal error of any process, on every process.
+        judged: This process's.
+        indices: Global index of each of its samples.
+        with_details: Send what the reward tells of each sample, too.
 
     Raises:
-        RewardsError: With the reward's own message.
+        RewardsError: The reward refused its input on some process.
     """
-    for error, fatal in errors:
-        if fatal:
-            raise RewardsError(f"the reward refused its input: {error}")
+    sent = judged if with_details else Judged(_without_details(judged.scores), judged.broken, judged.refused)
+    parts: list[tuple[list[int], Judged]] = gather_object([(list(indices), sent)])
+    for _, part in parts:
+        if part.refused is not None:
+            raise RewardsError(f"the reward refused its input: {part.refused}")
+    everything = Judged.concatenate([part for _, part in parts])
+    order = [index for rows, _ in parts for index in rows]
+    everything.scores = everything.scores.take(sorted(range(len(order)), key=order.__getitem__))
+    return everything
 
 
-def _plus(total: float | None, value: float) -> float:
-    return value if total is None or math.isnan(total) else total + value
+def batch_metrics(reward: Reward, scores: Scores, branch: str) -> dict[str, float]:
+    """The metrics of an epoch's samples under `<branch>/<reward>/`, with the deviation of the overall score."""
+    metrics = {f"{branch}/{key.removeprefix('rewards/')}": v for key, v in reward.metrics(scores).items()}
+    judged = scores.overall[~scores.abstained].double()
+    deviation = float(judged.std(correction=0)) if len(judged) else math.nan
+    return metrics | {f"{branch}/{reward.__name__}/overall/std": deviation}
 
 
-def _numbers(info: Any) -> dict[str, float]:
-    if not isinstance(info, Mapping):
-        return {}
-    numbers: dict[str, float] = {}
-    for key, value in info.items():
-        try:
-            numbers[str(key)] = value if isinstance(value, int) else float(value)
-        except (TypeError, ValueError):
-            continue  # details that are no number (answers, texts) belong to samples, not to curves
-    return numbers
+def _without_details(scores: Scores) -> Scores:
+    return Scores(
+        scores.overall, scores.reasons, scores.part_names, scores.parts, scores.counts, scores.means, scores.sums
+    )

@@ -1,6 +1,6 @@
 """A tiny DDPO run as a process of its own, for tests that kill it or start several of it.
 
-python -m tests.trainers.diffusion.ddpo_process '{"logdir": "...", "num_epochs": 4}' [kind of reward]
+python -m tests.trainers.diffusion.ddpo_process '{"output_dir": "...", "num_epochs": 4}' [kind of reward]
 """
 
 import json
@@ -9,8 +9,7 @@ import sys
 import torch
 
 from rewards.errors import InputError, exit_cleanly
-from rewards.trainers.diffusion.config import DDPOConfig
-from rewards.trainers.diffusion.ddpo import DDPOTrainer
+from rewards.trainers.diffusion.ddpo import DDPOConfig, DDPOTrainer
 from tests.trainers.diffusion.tiny_diffusion import ZERO_SNR, redness, stable_diffusion
 
 PROMPTS = ["a red circle", "a green square", "a blue circle", "a circle on white background"]

@@ -9,14 +9,9 @@ from diffusers import DDIMScheduler
 from scipy.stats import norm
 
 from rewards.errors import InputError
-from rewards.trainers.diffusion.ddpo_math import (
-    Gaussian,
-    clipped_loss,
-    ddim_schedule,
-    ddim_step,
-    kl_divergence,
-    log_probability,
-)
+from rewards.trainers.diffusion.methods.policy_gradient import clipped_loss
+from rewards.trainers.diffusion.steppers.base import Gaussian, kl_divergence, log_probability
+from rewards.trainers.diffusion.steppers.ddim import ddim_schedule, ddim_step
 
 
 def random_step(sigma=0.3, seed=0):

@@ -59,10 +59,10 @@ def run(processes, options, kind="plain"):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_killed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, processes):
-    options = {"num_epochs": 6, "logdir": str(tmp_path / "whole")}
+    options = {"num_epochs": 6, "output_dir": str(tmp_path / "whole")}
     run(processes, options)
     cut = tmp_path / "cut"
-    resumed = options | {"logdir": str(cut), "resume_from": "auto"}
+    resumed = options | {"output_dir": str(cut), "resume": True}
     rng = random.Random(processes)
     for kill in range(3):
         process = start(processes, resumed)
@@ -79,8 +79,8 @@ def test_killed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, processes
 
 @pytest.mark.parametrize("kind", ["plain", "some_abstain"])
 def test_two_processes_equal_one_with_twice_the_batch(tmp_path, kind):
-    run(1, {"num_epochs": 3, "logdir": str(tmp_path / "one"), "sample_batch_size": 8, "train_batch_size": 4}, kind)
-    run(2, {"num_epochs": 3, "logdir": str(tmp_path / "two")}, kind)
+    run(1, {"num_epochs": 3, "output_dir": str(tmp_path / "one"), "sample_batch_size": 8, "train_batch_size": 4}, kind)
+    run(2, {"num_epochs": 3, "output_dir": str(tmp_path / "two")}, kind)
     one, two = read_metrics(tmp_path / "one"), read_metrics(tmp_path / "two")
     same_metrics(one, two, 1e-4)
     for a, b in zip(one, two):
@@ -88,7 +88,7 @@ def test_two_processes_equal_one_with_twice_the_batch(tmp_path, kind):
             if key.endswith(("/count", "/abstained", "optimizer_steps", "pairs")):
                 assert a[key] == b[key], key
     statistics = [
-        json.loads((tmp_path / name / "checkpoints" / "checkpoint_3" / "state.json").read_text())["statistics"]
+        json.loads((tmp_path / name / "checkpoints" / "checkpoint-3" / "state.json").read_text())["statistics"]
         for name in ("one", "two")
     ]
     assert statistics[0].keys() == statistics[1].keys() and statistics[0]
@@ -98,8 +98,8 @@ def test_two_processes_equal_one_with_twice_the_batch(tmp_path, kind):
 
 
 def test_judge_that_dies_on_one_process_neither_hangs_nor_stops_the_other(tmp_path):
-    run(2, {"num_epochs": 2, "logdir": str(tmp_path), "max_failure_rate": 0.6}, "dies_on_rank_1")
+    run(2, {"num_epochs": 2, "output_dir": str(tmp_path), "max_failure_rate": 0.6}, "dies_on_rank_1")
     rows = [row for row in read_metrics(tmp_path) if "rewards/reward/abstained" in row]
     assert [row["rewards/reward/abstained"] for row in rows] == [8, 8]
-    code, output = finish(start(2, {"num_epochs": 2, "logdir": str(tmp_path / "b")}, "refuses_on_rank_1"))
+    code, output = finish(start(2, {"num_epochs": 2, "output_dir": str(tmp_path / "b")}, "refuses_on_rank_1"))
     assert code != 0 and "no questions for this prompt" in output

@@ -12,7 +12,9 @@ from rewards.runs.config import load_config
 from rewards.runs.metrics import read_metrics
 from rewards.runs.samples import read_samples
 from rewards.tifa.questions.question import read_questions
-from rewards.trainers.diffusion.run import DDPORunConfig, new_trainer, run_ddpo, summary_table
+from rewards.trainers.diffusion.run import new_methods, new_trainer, run_diffusion
+from rewards.trainers.diffusion.settings import DiffusionRunConfig
+from rewards.trainers.diffusion.summary import summary_table
 from tests.trainers.diffusion.tiny_diffusion import ZERO_SNR, stable_diffusion
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
@@ -38,22 +40,23 @@ def tiny_model(tmp_path_factory):
     return str(folder)
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("ddpo_*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*_sd*.yaml")), ids=lambda path: path.stem)
 def test_shipped_configs_load(path):
-    config = load_config(DDPORunConfig, path)
-    assert config.trainer.samples_per_epoch() % config.trainer.sample_num_images_per_prompt == 0
+    for method in new_methods(load_config(DiffusionRunConfig, path)):
+        assert method.args.samples_per_epoch() % method.args.sample_num_images_per_prompt == 0
 
 
 def test_shapes_run_with_the_oracle(tmp_path, tiny_model, monkeypatch):
-    overrides = SMALL | {"model": tiny_model, "trainer.logdir": str(tmp_path), "reward.judge": "shapes-oracle"}
-    config = load_config(DDPORunConfig, CONFIGS / "ddpo_shapes.yaml", overrides | {"reward.soft": False})
-    result = run_ddpo(config)
+    oracle = {"reward.judge": "shapes-oracle", "reward.sentence_model": None, "reward.soft": False}
+    overrides = SMALL | oracle | {"model": tiny_model, "output_dir": str(tmp_path)}
+    config = load_config(DiffusionRunConfig, CONFIGS / "ddpo_shapes.yaml", overrides)
+    result = run_diffusion(config)
     assert json.loads((tmp_path / "summary.json").read_text()) == result
-    assert load_config(DDPORunConfig, tmp_path / "run.yaml") == config
+    assert load_config(DiffusionRunConfig, tmp_path / "config.yaml") == config
     card = (tmp_path / "adapter" / "README.md").read_text()
     record = yaml.safe_load(card.split("```yaml\n")[1].split("```")[0])
     assert record["reward"]["identity"]["judge"]["name"] == "shapes-oracle" and record["audit"]["name"] == "oracle"
-    assert len(record["questions"]) == 32
+    assert len(record["reward"]["identity"]["questions"]) == 32
     monkeypatch.chdir(tmp_path)
     scope: dict = {}
     exec(card.split("```python\n")[1].split("```")[0], scope)  # as a reader would, in plain diffusers
@@ -66,46 +69,57 @@ def test_shapes_run_with_the_oracle(tmp_path, tiny_model, monkeypatch):
     rows = read_metrics(tmp_path)
     assert rows[1]["audit/oracle/color/count"] == rows[1]["rewards/TIFA/color/count"] > 0
     samples = read_samples(tmp_path)
-    assert len(samples) == 4 and samples[0]["details"][0].keys() == {"question", "type", "answer", "expected", "right"}
+    assert (
+        len(samples) == 4
+        and {"question", "element_type", "answer", "choice", "right"} <= samples[0]["details"][0].keys()
+    )
     assert samples[0]["parts"]
 
 
 def test_prompts_come_from_a_tifa_file_and_are_split(tmp_path, tiny_model, tifa_data):
     source = tifa_data / "sample_question_answers.json"
     config = load_config(
-        DDPORunConfig,
+        DiffusionRunConfig,
         None,
         SMALL
         | {
             "model": tiny_model,
-            "questions": str(source),
+            "prompts": str(source),
             "num_eval_prompts": 1,
             "num_train_prompts": None,
-            "reward.judge": "shapes-oracle",
-            "trainer.logdir": str(tmp_path / "run"),
+            "reward": {"kind": "tifa", "judge": "shapes-oracle", "sentence_model": None},
+            "output_dir": str(tmp_path / "run"),
         },
     )
     trainer = new_trainer(config)
     held_out = set(trainer._eval_set.prompts)
     assert len(held_out) == 1 and held_out.isdisjoint(trainer.prompts)
     assert held_out | set(trainer.prompts) == {question.prompt for question in read_questions(source)}
+    few = {"prompts": str(source), "output_dir": str(tmp_path / "b"), "num_eval_prompts": 99}
     with pytest.raises(InputError, match="none is left to train on"):
-        new_trainer(load_config(DDPORunConfig, None, {"questions": str(source), "trainer.logdir": str(tmp_path / "b")}))
+        new_trainer(load_config(DiffusionRunConfig, None, few))
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["trainer.num_epoch=1"], "unknown key 'trainer.num_epoch'; did you mean 'trainer.num_epochs'"),
+        (["trainer.num_epoch=1"], "trainer: unknown key 'num_epoch'; did you mean 'num_epochs'"),
+        (["trainer.seed=1"], "seed is a setting of the run"),
+        (["method=dpo"], "method 'dpo' is not known; there are ddpo"),
         (["reward.judge=no-such-judge"], "no-such-judge"),
         (["model=no/such/model"], "no/such/model"),
-        (["questions=missing.json"], "missing.json"),
+        (["prompts=missing.json"], "missing.json"),
         (["num_eval_prompts=-1"], "num_eval_prompts"),
-        (["baseline_guidance_scales=[-2]"], "baseline_guidance_scales"),
+        (["baseline_guidance_scales=[0.5]"], "baseline_guidance_scales must be at least 1"),
         (["reward.judge=shapes-vqa", "reward.device=cuda:99"], "cuda:99"),
     ],
 )
 def test_mistakes_are_one_clear_line(tmp_path, tiny_model, overrides, message):
-    base = [f"model={tiny_model}", f"trainer.logdir={tmp_path}", "reward.judge=shapes-oracle", "num_train_prompts=2"]
+    base = [
+        f"model={tiny_model}",
+        f"output_dir={tmp_path}",
+        "reward={kind: tifa, judge: shapes-oracle, sentence_model: null}",
+        "num_train_prompts=2",
+    ]
     with pytest.raises((InputError, OSError), match=message):
-        run_ddpo(load_config(DDPORunConfig, None, [*base, "num_eval_prompts=1", *overrides]))
+        run_diffusion(load_config(DiffusionRunConfig, None, [*base, "num_eval_prompts=1", *overrides]))

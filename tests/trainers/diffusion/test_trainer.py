@@ -16,13 +16,13 @@ from rewards.runs.metrics import read_metrics
 from rewards.runs.paired_gain import paired_gain
 from rewards.runs.samples import read_samples
 from rewards.trainers.audit import AuditGap, AuditGapExceeded
-from rewards.trainers.diffusion.config import DDPOConfig
-from rewards.trainers.diffusion.ddpo import DDPOTrainer
+from rewards.trainers.diffusion.ddpo import DDPOConfig, DDPOTrainer
 from rewards.trainers.diffusion.evaluation import summary
-from rewards.trainers.diffusion.plan import learning_rate, prompt_indices
-from rewards.trainers.diffusion.policy import as_ddim, noise_for
-from rewards.trainers.diffusion.sampling import batch_noise, sample
-from rewards.trainers.diffusion.update import plan_steps
+from rewards.trainers.diffusion.optimization import plan_pairs
+from rewards.trainers.diffusion.plan import RateSchedule, prompt_indices
+from rewards.trainers.diffusion.policy.unet import as_ddim
+from rewards.trainers.diffusion.randomness import Noise, derived_seed
+from rewards.trainers.diffusion.rollout import Sampler, draw
 from tests.trainers.diffusion.tiny_diffusion import ZERO_SNR, redness, stable_diffusion, stable_diffusion_xl
 
 PROMPTS = ["a red circle", "a green square", "a blue circle", "a circle on white background"]
@@ -36,7 +36,7 @@ PIPELINES = {
 
 def settings(folder, **changes):
     values = {
-        "logdir": str(folder / "run"),
+        "output_dir": str(folder / "run"),
         "num_epochs": 1,
         "sample_num_steps": 3,
         "sample_guidance_scale": 1.0,
@@ -114,10 +114,10 @@ def test_ratio_is_one_before_the_first_update(tmp_path, pipeline, guidance):
     before = weights(trainer)
     metrics = trainer.train()
     assert metrics["train/optimizer_steps"] == 1
-    assert metrics["train/ratio_before_update"] == 1.0 and metrics["train/ratio_farthest"] == 0.0
+    assert metrics["policy/ratio_before_update"] == 1.0 and metrics["policy/ratio_farthest"] == 0.0
     # The ratio is not 1 because the recomputed value is forgiven: it equals the recorded one.
-    assert metrics["train/sampling_mismatch"] < 1e-5
-    assert metrics["train/clip_fraction"] == 0.0
+    assert metrics["policy/sampling_mismatch"] < 1e-5
+    assert metrics["policy/clip_fraction"] == 0.0
     assert not torch.equal(before, weights(trainer))
 
 
@@ -125,12 +125,13 @@ def test_ratio_is_one_before_the_first_update(tmp_path, pipeline, guidance):
 def test_pictures_are_those_of_the_pipeline(tmp_path, pipeline):
     trainer = new_trainer(tmp_path, pipeline=pipeline)
     pipe = trainer.policy.pipeline
-    sampler = trainer.policy.sampler(3, 0.0, 2.5)
-    noise = batch_noise(0, "test", range(2), 3, trainer.policy.latent_shape)
-    ours = trainer.policy.decode(sample(trainer.policy, PROMPTS[:2], sampler, noise).latents[:, -1])
+    sampler = Sampler(trainer.policy.stepper(3, 0.0), 2.5)
+    start = Noise(0, "test", range(2), trainer.policy.latent_shape).draw()
+    noise = Noise(0, "test", range(2), trainer.policy.latent_shape)
+    ours = trainer.policy.pictures(draw(trainer.policy, PROMPTS[:2], sampler, noise).final)
     pipe.vae.to(torch.float32)
     theirs = pipe(
-        PROMPTS[:2], latents=noise[:, 0], num_inference_steps=3, guidance_scale=2.5, eta=0.0, output_type="pt"
+        PROMPTS[:2], latents=start, num_inference_steps=3, guidance_scale=2.5, eta=0.0, output_type="pt"
     ).images
     torch.testing.assert_close(ours, theirs.float(), atol=2e-5, rtol=0)
 
@@ -142,7 +143,7 @@ def test_adapter_loads_in_plain_diffusers(tmp_path, pipeline):
     trainer.train()
     adapter = tmp_path / "run" / "adapter"
     fresh = PIPELINES[pipeline]()
-    noise = noise_for(0, "x", 0, (2, *trainer.policy.latent_shape))
+    noise = Noise(0, "x", range(2), trainer.policy.latent_shape).draw()
     options = {"latents": noise, "num_inference_steps": 3, "guidance_scale": 1.0, "output_type": "pt"}
     base = fresh(PROMPTS[:2], **options).images
     fresh.load_lora_weights(adapter)
@@ -197,27 +198,27 @@ def test_resumed_run_equals_the_uninterrupted_one(tmp_path):
     stopped.metrics_log.append(3, {"train/loss": 9.0})  # written after the checkpoint by the run that died
     with pytest.raises(InputError, match="already holds a run"):
         new_trainer(tmp_path / "cut", **options)
-    resumed = new_trainer(tmp_path / "cut", resume_from="auto", **options)
+    resumed = new_trainer(tmp_path / "cut", resume=True, **options)
     assert resumed.step == 2
     resumed.train()
     same_metrics(read_metrics(tmp_path / "whole" / "run"), read_metrics(tmp_path / "cut" / "run"), 1e-6)
     torch.testing.assert_close(weights(whole), weights(resumed), atol=1e-7, rtol=0)
     assert len(read_samples(tmp_path / "cut" / "run")) == 3
     checkpoints = sorted(path.name for path in (tmp_path / "cut" / "run" / "checkpoints").iterdir())
-    assert checkpoints == [f"checkpoint_{step}" for step in (1, 2, 3, 4)]
-    again = new_trainer(tmp_path / "more", resume_from=str(tmp_path / "cut" / "run"), num_epochs=5)
+    assert checkpoints == [f"checkpoint-{step}" for step in (1, 2, 3, 4)]
+    again = new_trainer(tmp_path / "cut", resume=True, **(options | {"num_epochs": 5}))
     assert again.step == 4
-    with pytest.raises(InputError, match="no checkpoint there"):
-        new_trainer(tmp_path / "none", resume_from=str(tmp_path))
+    anew = new_trainer(tmp_path / "cut", overwrite=True, **options)
+    assert anew.step == 0 and not (tmp_path / "cut" / "run" / "metrics.jsonl").exists()
 
 
 def test_checkpoint_limit_and_partial_checkpoints(tmp_path):
     trainer = new_trainer(tmp_path, num_epochs=4, save_freq=1, num_checkpoint_limit=2)
     folder = tmp_path / "run" / "checkpoints"
-    (folder / ".partial_1").mkdir(parents=True)
-    (folder / ".partial_1" / "state.json").write_text("{")
+    (folder / ".partial-1").mkdir(parents=True)
+    (folder / ".partial-1" / "state.json").write_text("{")
     trainer.train()
-    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint_3", "checkpoint_4"]
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint-3", "checkpoint-4"]
 
 
 def test_abstentions_are_counted_and_take_no_part(tmp_path):
@@ -275,7 +276,7 @@ def test_judge_that_fails_now_and_then_does_not_stop_the_run(tmp_path):
             lambda images, prompts, metadata: (_ for _ in ()).throw(InputError("no questions for 'a red circle'")),
             "no questions",
         ),
-        (lambda images, prompts, metadata: [1.0], r"shape \(1,\) for 8 pictures"),
+        (lambda images, prompts, metadata: [1.0], r"shape \(1,\) for 8 samples"),
     ],
 )
 def test_reward_that_refuses_its_input_stops_at_once(tmp_path, reward, message):
@@ -285,15 +286,15 @@ def test_reward_that_refuses_its_input_stops_at_once(tmp_path, reward, message):
 
 def test_broken_pictures_abstain(tmp_path):
     trainer = new_trainer(tmp_path, reward=lambda images, prompts, metadata: (redness(images, prompts)[0], {}))
-    decode = trainer.policy.decode
+    pictures = trainer.policy.pictures
 
     def broken(latents):
-        images = decode(latents)
+        images = pictures(latents)
         images[0] = math.nan
         images[1] = 0.0
         return images
 
-    trainer.policy.decode = broken
+    trainer.policy.pictures = broken
     metrics = trainer.train()
     assert metrics["samples/broken_pictures"] == 2 and metrics["samples/failure_rate"] == 0.25
 
@@ -315,20 +316,21 @@ def test_kl_is_logged_and_its_penalty_holds_the_policy(tmp_path):
     distances = {}
     for coefficient in (0.0, 100.0):
         trainer = new_trainer(tmp_path / str(coefficient), num_epochs=4, train_kl_coefficient=coefficient)
-        distances[coefficient] = trainer.train()["train/kl"]
+        distances[coefficient] = trainer.train()["policy/kl"]
     assert distances[0.0] > 1e-4
     assert distances[100.0] < 0.5 * distances[0.0]
-    assert read_metrics(tmp_path / "0.0" / "run")[0]["train/kl"] < distances[0.0]
+    assert read_metrics(tmp_path / "0.0" / "run")[0]["policy/kl"] < distances[0.0]
 
 
 def test_whole_unet_can_be_trained(tmp_path):
     trainer = new_trainer(tmp_path, use_lora=False, train_learning_rate=1e-3, train_kl_coefficient=0.0)
     metrics = trainer.train()
-    assert metrics["train/ratio_before_update"] == 1.0 and metrics["train/kl"] > 0
+    assert metrics["policy/ratio_before_update"] == 1.0 and metrics["policy/kl"] > 0
     saved = UNet2DConditionModel.from_pretrained(tmp_path / "run" / "adapter" / "unet")
-    for name, value in trainer.policy.unet.state_dict().items():
+    for name, value in trainer.policy.network.state_dict().items():
         assert torch.equal(saved.state_dict()[name], value), name
-    resumed = new_trainer(tmp_path / "x", resume_from=str(tmp_path / "run"), use_lora=False, num_epochs=2)
+    same = {"use_lora": False, "train_learning_rate": 1e-3, "train_kl_coefficient": 0.0}
+    resumed = new_trainer(tmp_path, resume=True, num_epochs=2, **same)
     torch.testing.assert_close(weights(resumed), weights(trainer), atol=0, rtol=0)
 
 
@@ -346,7 +348,7 @@ def test_bfloat16_keeps_what_must_be_float32(tmp_path):
     assert trainer.policy.pipeline.vae.dtype == torch.float32
     assert {parameter.dtype for parameter in trainer.policy.parameters} == {torch.float32}
     assert trainer.policy.pipeline.text_encoder.dtype == torch.bfloat16
-    assert metrics["train/ratio_before_update"] == 1.0 and math.isfinite(metrics["train/grad_norm"])
+    assert metrics["policy/ratio_before_update"] == 1.0 and math.isfinite(metrics["train/grad_norm"])
 
 
 def test_audit_is_logged_beside_the_reward_and_can_stop_the_run(tmp_path):
@@ -389,7 +391,10 @@ def test_trackers_get_metrics_and_pictures(tmp_path):
         ({"max_failure_rate": 2.0}, "max_failure_rate"),
         ({"train_timestep_fraction": 0.0}, "train_timestep_fraction"),
         ({"train_kl_coefficient": -1.0}, "train_kl_coefficient"),
-        ({"sample_guidance_scale": -1.0}, "sample_guidance_scale must be at least 0, got -1.0"),
+        ({"sample_guidance_scale": -1.0}, "sample_guidance_scale must be at least 1, got -1.0"),
+        ({"sample_guidance_scale": 0.5}, "sample_guidance_scale must be at least 1, got 0.5"),
+        ({"eval_guidance_scale": 0.5}, "eval_guidance_scale must be at least 1, got 0.5"),
+        ({"resume": True, "overwrite": True}, "set one of them"),
         ({"train_learning_rate": math.nan}, "train_learning_rate must be above 0, got nan"),
         ({"num_epochs": -1}, "num_epochs"),
         ({"eval_batch_size": 0}, "eval_batch_size"),
@@ -428,21 +433,21 @@ def test_every_prompt_is_drawn_before_any_is_drawn_again():
 def test_plan_covers_every_pair_once_and_ignores_small_advantages(tmp_path):
     args = settings(tmp_path, train_batch_size=2, train_adv_min=0.1, sample_num_steps=5)
     advantages = np.array([1.0, 0.05, -1.0, 0.0, 2.0, -0.2, 0.3, 0.0], dtype=np.float32)
-    plans = plan_steps(advantages, [0, 1, 3], args, 1, "0/0")
+    plans = plan_pairs(advantages, [0, 1, 3], args, 1, "0/0")
     assert len(plans) == 4
     pairs = {tuple(pair) for plan in plans for pair in plan.tolist()}
     assert pairs == {(i, k) for i in (0, 2, 4, 5, 6) for k in (0, 1, 3)} and sum(map(len, plans)) == 15
     # Two processes with half of everything take the same steps.
     half = settings(tmp_path, train_batch_size=1, train_adv_min=0.1, sample_num_steps=5)
-    assert all(map(np.array_equal, plans, plan_steps(advantages, [0, 1, 3], half, 2, "0/0")))
-    assert plan_steps(np.zeros(8), [0], args, 1, "0/0") == []
-    fraction = settings(tmp_path, train_timestep_fraction=0.34, train_batch_size=8)
-    assert sum(map(len, plan_steps(np.ones(8), [0, 1, 2], fraction, 1, "0/0"))) == 8
+    assert all(map(np.array_equal, plans, plan_pairs(advantages, [0, 1, 3], half, 2, "0/0")))
+    assert plan_pairs(np.zeros(8), [0], args, 1, "0/0") == []
+    assert sum(map(len, plan_pairs(np.ones(8), [0, 1, 2], args, 1, "0/0", fraction=0.34))) == 8
 
 
 def test_learning_rate_schedules():
     args = DDPOConfig(num_epochs=12, train_lr_warmup_epochs=2, train_lr_schedule="cosine", train_learning_rate=1.0)
-    rates = [learning_rate(args, epoch) for epoch in range(12)]
+    schedule = RateSchedule.new(args, 12)
+    rates = [schedule.at(epoch) for epoch in range(12)]
     assert rates[:3] == pytest.approx([1 / 3, 2 / 3, 1.0]) and rates[7] == pytest.approx(0.5)
     assert rates[2:] == sorted(rates[2:], reverse=True) and rates[-1] > 0
 
@@ -472,5 +477,136 @@ def test_config_is_saved_beside_the_run(tmp_path):
     new_trainer(tmp_path, seed=7).train()
     saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert saved["seed"] == 7
-    state = json.loads((Path(tmp_path) / "run" / "checkpoints" / "checkpoint_1" / "state.json").read_text())
-    assert state["step"] == 1 and state["config"]["seed"] == 7
+    state = json.loads((Path(tmp_path) / "run" / "checkpoints" / "checkpoint-1" / "state.json").read_text())
+    assert state["step"] == 1
+    identity = json.loads((tmp_path / "run" / "identity.json").read_text())
+    assert identity["settings"]["seed"] == 7 and identity["settings"]["method"] == "ddpo"
+
+
+CHANGED = {
+    "seed": {"seed": 1},
+    "sample_guidance_scale": {"sample_guidance_scale": 2.0},
+    "lora_alpha": {"lora_alpha": 64},
+    "lora_rank": {"lora_rank": 8},
+    "train_learning_rate": {"train_learning_rate": 1e-4},
+    "samples_per_epoch": {"sample_batch_size": 16},
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_run_is_not_continued_with_settings_that_change_its_result(tmp_path, name):
+    new_trainer(tmp_path).train()
+    with pytest.raises(InputError, match=rf"settings\.{name} was .* and is now"):
+        new_trainer(tmp_path, resume=True, num_epochs=2, **CHANGED[name])
+
+
+def test_run_is_not_continued_with_another_reward_model_or_prompts(tmp_path):
+    new_trainer(tmp_path).train()
+    args = settings(tmp_path, resume=True, num_epochs=2)
+
+    def other(images, prompts, metadata):
+        return redness(images, prompts)
+
+    with pytest.raises(InputError, match=r"reward\.name was 'redness' and is now 'other'"):
+        DDPOTrainer(PIPELINES["zero_snr"](), other, PROMPTS, args)
+    with pytest.raises(InputError, match=r"model\.weights\.unet was"):
+        DDPOTrainer(stable_diffusion(seed=1, **ZERO_SNR), redness, PROMPTS, args)
+    with pytest.raises(InputError, match=r"prompts\.train was"):
+        DDPOTrainer(PIPELINES["zero_snr"](), redness, PROMPTS[:3], args)
+
+
+def test_what_may_change_does_not_stop_a_run(tmp_path):
+    new_trainer(tmp_path).train()
+    other = {"num_epochs": 2, "eval_freq": 1, "sample_batch_size": 4, "sample_num_batches_per_epoch": 2}
+    other |= {"train_batch_size": 2, "train_gradient_accumulation_steps": 2, "run_name": "longer"}
+    assert new_trainer(tmp_path, resume=True, **other).train()["train/optimizer_steps"] == 2
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear", "constant"])
+def test_extended_run_goes_on_from_its_learning_rate(tmp_path, schedule):
+    options = {"train_lr_schedule": schedule, "train_learning_rate": 0.01}
+    new_trainer(tmp_path, num_epochs=2, **options).train()
+    new_trainer(tmp_path, num_epochs=6, resume=True, **options).train()
+    rates = [row["train/learning_rate"] for row in read_metrics(tmp_path / "run")]
+    assert len(rates) == 6 and rates[2] == rates[1]
+    assert rates == sorted(rates, reverse=True)
+    if schedule != "constant":
+        assert rates[5] < rates[2] / 2
+    again = new_trainer(tmp_path, num_epochs=6, resume=True, **options)  # nothing is left to do, nothing moves
+    assert again.rates.at(5) == rates[5]
+
+
+def poisoned(trainer, calls):
+    """Make some of the network's predictions NaN."""
+    predict, count = trainer.policy.predict, [0]
+
+    def broken(*arguments):
+        out = predict(*arguments)
+        if torch.is_grad_enabled():
+            count[0] += 1
+            out = out * math.nan if count[0] in calls else out
+        return out
+
+    trainer.policy.predict = broken
+
+
+def test_step_that_is_not_finite_is_skipped_and_counted(tmp_path):
+    trainer = new_trainer(tmp_path, num_epochs=2, train_batch_size=2)
+    poisoned(trainer, calls={2})
+    trainer.train()
+    first, second = read_metrics(tmp_path / "run")
+    assert (first["train/skipped_steps"], first["train/optimizer_steps"]) == (1, 3)
+    assert (second["train/skipped_steps"], second["train/optimizer_steps"]) == (0, 4)
+    assert math.isfinite(second["train/loss"]) and bool(weights(trainer).isfinite().all())
+    assert new_trainer(tmp_path, resume=True, num_epochs=3, train_batch_size=2).train()["train/skipped_steps"] == 0
+
+
+def test_run_stops_where_no_step_is_finite(tmp_path):
+    trainer = new_trainer(tmp_path, num_epochs=9, train_max_skipped_steps=3, save_freq=1)
+    poisoned(trainer, calls=range(1, 1000))
+    with pytest.raises(RewardsError, match="4 optimiser steps in a row"):
+        trainer.train()
+    assert bool(weights(trainer).isfinite().all())
+
+
+def test_checkpoint_is_never_written_of_a_model_that_is_not_finite(tmp_path):
+    trainer = new_trainer(tmp_path, num_epochs=1)
+    trainer.train()
+    with torch.no_grad():
+        trainer.policy.parameters[0].view(-1)[0] = math.inf
+    trainer.step = 2
+    with pytest.raises(RewardsError, match="not finite"):
+        trainer.save_checkpoint()
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["checkpoint-1"]
+
+
+def test_one_text_is_not_a_list_of_letters(tmp_path):
+    with pytest.raises(InputError, match="a list of texts is needed"):
+        DDPOTrainer(PIPELINES["zero_snr"](), redness, "red", settings(tmp_path))
+
+
+def test_prompts_that_share_a_text_have_statistics_of_their_own(tmp_path):
+    """The same text with other metadata is another prompt: half of the pictures are worth 1, half 5."""
+
+    def by_tag(images, prompts, metadata):
+        return [row["worth"] for row in metadata]
+
+    twins = [("a red circle", {"worth": 1.0}), ("a red circle", {"worth": 5.0})]
+    metrics = DDPOTrainer(PIPELINES["zero_snr"](), by_tag, twins, settings(tmp_path)).train()
+    assert metrics["train/zero_std_groups"] == 1.0 and metrics["train/advantage_deviation"] == 0.0
+
+
+def test_evaluation_keeps_no_trajectory(tmp_path):
+    trainer = new_trainer(tmp_path)
+    sampler = Sampler(trainer.policy.stepper(3, 1.0), 1.0)
+    shape = trainer.policy.latent_shape
+    kept = draw(trainer.policy, PROMPTS, sampler, Noise(0, "x", range(4), shape), keep_steps=True)
+    free = draw(trainer.policy, PROMPTS, sampler, Noise(0, "x", range(4), shape))
+    assert free.latents is None and free.log_probs is None
+    assert torch.equal(free.final, kept.final) and kept.latents.shape == (4, 4, *shape)
+
+
+def test_noise_drawn_step_by_step_is_the_noise_drawn_at_once():
+    whole = torch.randn(6, 4, 4, 4, generator=torch.Generator().manual_seed(derived_seed(3, "train/0", 7)))
+    noise = Noise(3, "train/0", [7], (4, 4, 4))
+    assert torch.equal(torch.cat([noise.draw() for _ in range(6)]), whole)

@@ -1,22 +1,57 @@
-"""The equations of DDPO on a DDIM sampler, as pure functions on tensors.
+"""DDIM (Song et al. 2021, "Denoising Diffusion Implicit Models"): eq. 12 (the step) and eq. 16 (its variance).
 
-Sources: DDPO = Black et al. 2023, "Training Diffusion Models with Reinforcement Learning" (denoising as a Markov
-decision process, section 4.2; DDPO_IS with clipping, section 4.3); DDIM = Song et al. 2021, "Denoising Diffusion
-Implicit Models", eq. 12 (the step) and eq. 16 (its variance).
-
-Shapes: N pairs of a sample and a step, C latent channels, H x W latent pixels, T sampling steps.
+With eta above 0 the steps are Gaussian, and denoising is the Markov decision process of DDPO (Black et al. 2023,
+section 4.2). Shapes: N pairs of a sample and a step, C latent channels, H x W latent pixels, T sampling steps.
 """
 
 from __future__ import annotations
 
 import copy
-import math
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from rewards.errors import InputError
+from rewards.trainers.diffusion.steppers.base import Gaussian, Stepper, coefficients
+
+
+class DDIM(Stepper):
+    """DDIM steps with the coefficients of a diffusers scheduler.
+
+    Args:
+        scheduler: A `DDIMScheduler`: any timestep spacing, betas and prediction type; it is only read.
+        num_steps: T.
+        eta: 0 (deterministic) to 1 (as stochastic as DDPM).
+
+    Raises:
+        InputError: As :func:`ddim_schedule`.
+    """
+
+    def __init__(self, scheduler: Any, num_steps: int, eta: float) -> None:
+        self.schedule = ddim_schedule(scheduler, num_steps, eta)
+        self.timesteps = self.schedule.timesteps
+        self.stochastic = self.schedule.sigma > 0
+        self.initial_scale = float(scheduler.init_noise_sigma)
+        config = scheduler.config
+        self.prediction_type: str = config.prediction_type
+        self.clip_range: float | None = config.clip_sample_range if config.clip_sample else None
+
+    def step(self, prediction: Tensor, latents: Tensor, steps: Tensor) -> Gaussian:
+        """DDIM eq. 12; see :func:`ddim_step`."""
+        alpha, previous, sigma = (values[steps] for values in self.schedule[1:])
+        return ddim_step(prediction, latents, alpha, previous, sigma, self.prediction_type, self.clip_range)
+
+    def clean(self, prediction: Tensor, latents: Tensor, steps: Tensor) -> Tensor:
+        """The x_0 in DDIM eq. 12."""
+        alpha = coefficients(self.schedule.alpha, steps, latents)
+        original, _ = clean_and_noise(prediction.float(), latents.float(), alpha, self.prediction_type)
+        return original if self.clip_range is None else original.clamp(-self.clip_range, self.clip_range)
+
+    def noised(self, clean: Tensor, noise: Tensor, steps: Tensor) -> Tensor:
+        """x_t = sqrt(alpha_t) x_0 + sqrt(1 - alpha_t) epsilon (DDIM eq. 4)."""
+        alpha = coefficients(self.schedule.alpha, steps, clean)
+        return alpha.sqrt() * clean.float() + (1 - alpha).sqrt() * noise.float()
 
 
 class DDIMSchedule(NamedTuple):
@@ -35,20 +70,12 @@ class DDIMSchedule(NamedTuple):
     sigma: Tensor
 
 
-class Gaussian(NamedTuple):
-    """The distribution of one denoising step: mean (N, C, H, W) and standard deviation (N, 1, 1, 1)."""
-
-    mean: Tensor
-    std: Tensor
-
-
 def ddim_schedule(scheduler: Any, num_steps: int, eta: float) -> DDIMSchedule:
-    """The coefficients of ``num_steps`` DDIM steps, exactly as ``DDIMScheduler.step`` of diffusers takes them.
+    """The coefficients of `num_steps` DDIM steps, exactly as `DDIMScheduler.step` of diffusers takes them.
 
     Args:
-        scheduler: A ``diffusers.DDIMScheduler``: any timestep spacing, any betas, with or without zero terminal SNR.
-            It is
-            only read: its own ``timesteps`` are left as they were.
+        scheduler: A `diffusers.DDIMScheduler`: any timestep spacing, any betas, with or without zero terminal SNR. It
+            is only read: its own `timesteps` are left as they were.
         num_steps: Number of denoising steps T, at least 1.
         eta: 0 (deterministic DDIM) to 1 (as stochastic as DDPM).
 
@@ -105,8 +132,8 @@ def ddim_step(
         alpha: Cumulative alpha at t, (N,).
         alpha_previous: Cumulative alpha at the next timestep, (N,).
         sigma: Standard deviation of the step, (N,).
-        prediction_type: What the network predicts: ``epsilon``, ``v_prediction`` or ``sample`` (x_0).
-        clip_sample_range: Clamp the predicted x_0 to +- this value (schedulers with ``clip_sample``).
+        prediction_type: What the network predicts: `epsilon`, `v_prediction` or `sample` (x_0).
+        clip_sample_range: Clamp the predicted x_0 to +- this value (schedulers with `clip_sample`).
 
     Returns:
         Mean and standard deviation in float32. The standard deviation may be 0: the step is then deterministic.
@@ -122,73 +149,30 @@ def ddim_step(
     """
     prediction, latents = prediction.float(), latents.float()
     alpha, alpha_previous, sigma = (c.to(latents.device).view(-1, 1, 1, 1) for c in (alpha, alpha_previous, sigma))
-    signal, noise = alpha.sqrt(), (1 - alpha).sqrt()
-    if prediction_type == "epsilon":
-        original, epsilon = (latents - noise * prediction) / signal, prediction
-    elif prediction_type == "sample":
-        original, epsilon = prediction, (latents - signal * prediction) / noise.clamp(min=1e-10)
-    elif prediction_type == "v_prediction":
-        original, epsilon = signal * latents - noise * prediction, signal * prediction + noise * latents
-    else:
-        raise InputError(f"prediction_type must be epsilon, v_prediction or sample, got {prediction_type!r}")
+    original, epsilon = clean_and_noise(prediction, latents, alpha, prediction_type)
     if clip_sample_range is not None:
         original = original.clamp(-clip_sample_range, clip_sample_range)
     direction = (1 - alpha_previous - sigma**2).clamp(min=0).sqrt()
     return Gaussian(alpha_previous.sqrt() * original + direction * epsilon, sigma)
 
 
-def log_probability(value: Tensor, step: Gaussian) -> Tensor:
-    """log N(value; mean, std^2), averaged over the latent dimensions, as the published DDPO code takes it.
-
-    The average (and not the sum) keeps the importance ratio near 1 for any latent size, so that one clip range serves
-    pictures of any size; the sum is the average times C * H * W.
+def clean_and_noise(prediction: Tensor, latents: Tensor, alpha: Tensor, prediction_type: str) -> tuple[Tensor, Tensor]:
+    """The x_0 and epsilon that a network's output stands for, given x_t = sqrt(alpha) x_0 + sqrt(1 - alpha) epsilon.
 
     Args:
-        value: x_{t-1}, (N, C, H, W).
-        step: The distribution of the step.
+        prediction: Output of the network.
+        latents: x_t.
+        alpha: Cumulative alpha, of a shape that broadcasts with them.
+        prediction_type: `epsilon`, `v_prediction` or `sample`.
 
-    Returns:
-        (N,) float32. A deterministic step (std = 0) has no density and gives 0: ratio 1 and no gradient, where the
-        formula would give NaN (DDIM's last step).
+    Raises:
+        InputError: An unknown prediction type.
     """
-    deterministic = step.std <= 0
-    std = torch.where(deterministic, torch.ones_like(step.std), step.std)
-    density = -((value.float() - step.mean) ** 2) / (2 * std**2) - std.log() - 0.5 * math.log(2 * math.pi)
-    return torch.where(deterministic, torch.zeros_like(density), density).mean(dim=(1, 2, 3))
-
-
-def clipped_loss(ratio: Tensor, advantages: Tensor, clip_range: float) -> Tensor:
-    """The clipped importance-sampling objective, to be minimised (DDPO section 4.3, after PPO eq. 7).
-
-    Args:
-        ratio: p_new / p_old for each pair, (N,).
-        advantages: (N,).
-        clip_range: The ratio is clipped to [1 - clip_range, 1 + clip_range].
-
-    Returns:
-        (N,): ``-min(A r, A clip(r))``, so that no gradient pushes a ratio further out of the range.
-
-    Example:
-        >>> clipped_loss(torch.tensor([1.5, 0.5]), torch.tensor([1.0, 1.0]), 0.1).tolist()
-        [-1.100000023841858, -0.5]
-    """
-    return -torch.minimum(advantages * ratio, advantages * ratio.clamp(1 - clip_range, 1 + clip_range))
-
-
-def kl_divergence(policy: Gaussian, reference: Gaussian) -> Tensor:
-    """KL(policy || reference) of two steps with the same deviation, in closed form, averaged over latent dimensions.
-
-    For equal variances ``KL = (mean_1 - mean_2)^2 / (2 std^2)``. The average over dimensions matches
-    :func:`log_probability`.
-
-    Args:
-        policy: The step of the trained model.
-        reference: The step of the base model, with the same deviation.
-
-    Returns:
-        (N,) float32, 0 for deterministic steps.
-    """
-    deterministic = policy.std <= 0
-    std = torch.where(deterministic, torch.ones_like(policy.std), policy.std)
-    divergence = (policy.mean - reference.mean) ** 2 / (2 * std**2)
-    return torch.where(deterministic, torch.zeros_like(divergence), divergence).mean(dim=(1, 2, 3))
+    signal, noise = alpha.sqrt(), (1 - alpha).sqrt()
+    if prediction_type == "epsilon":
+        return (latents - noise * prediction) / signal, prediction
+    if prediction_type == "sample":
+        return prediction, (latents - signal * prediction) / noise.clamp(min=1e-10)
+    if prediction_type == "v_prediction":
+        return signal * latents - noise * prediction, signal * prediction + noise * latents
+    raise InputError(f"prediction_type must be epsilon, v_prediction or sample, got {prediction_type!r}")

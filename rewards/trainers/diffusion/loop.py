@@ -1,0 +1,424 @@
+"""The loop of every method for models that draw: draw, score, update; audit, evaluate, stop, resume."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from accelerate.utils import ProjectConfiguration
+from diffusers import DiffusionPipeline
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from rewards.errors import InputError, RewardsError
+from rewards.functions import RewardLike, as_reward
+from rewards.reward import Json, Reward
+from rewards.runs.config import save_config
+from rewards.runs.files import write_json
+from rewards.runs.metrics import MetricsLog
+from rewards.runs.samples import Phase, SampleLog
+from rewards.trainers.audit import AuditGap
+from rewards.trainers.diffusion.advantages import PromptStatistics, global_advantages, zero_deviation_groups
+from rewards.trainers.diffusion.checkpoint import (
+    State,
+    load_checkpoint,
+    newest_checkpoint,
+    read_state,
+    save_checkpoint,
+)
+from rewards.trainers.diffusion.config import DiffusionConfig
+from rewards.trainers.diffusion.describing import CardFacts, track_pictures, write_model_card, write_samples
+from rewards.trainers.diffusion.evaluation import Evaluation, EvaluationSet, evaluate
+from rewards.trainers.diffusion.evaluation_log import EvaluationLog
+from rewards.trainers.diffusion.methods.base import Batch, Method, Tools
+from rewards.trainers.diffusion.optimization import Optimization
+from rewards.trainers.diffusion.plan import Prompt, RateSchedule, prompt_indices, split_prompts
+from rewards.trainers.diffusion.policy import new_policy
+from rewards.trainers.diffusion.randomness import Noise, derived_seed
+from rewards.trainers.diffusion.record import Prompts, base_model, check_same, identity, remove_run
+from rewards.trainers.diffusion.rollout import Rollout, Sampler
+from rewards.trainers.diffusion.scoring import Judged, batch_metrics, gather, score_pictures
+from rewards.trainers.diffusion.stages import Stages
+
+
+@dataclasses.dataclass
+class _Drawn:
+    """An epoch's pictures: this process's rollout and scores, and the prompt's index of every picture of all."""
+
+    rollout: Rollout
+    judged: Judged
+    audited: Judged | None
+    prompt_rows: list[int]
+    local: range
+
+
+class DiffusionTrainer:
+    """Trains the denoising network of a text-to-image pipeline on a reward of its pictures.
+
+    Args:
+        pipeline: A text-to-image pipeline from diffusers (see :mod:`rewards.trainers.diffusion.policy`). It is changed
+            in place (its network gets a LoRA adapter) and can be used as usual afterwards.
+        reward: A :class:`~rewards.reward.Reward`, or a function `(images, prompts, metadata) -> rewards` or
+            `(rewards, info)`; images are (N, 3, H, W) float32 in [0, 1]. NaN or None is an abstention: the sample takes
+            no part.
+        prompts: Training prompts, texts or pairs of a text and a mapping that the reward gets as metadata.
+        method: How to learn, with its settings; several are stages, one after the other. What concerns the run as a
+            whole (folder, seed, adapter, precision, evaluation) is taken from the first.
+        eval_prompts: Held-out prompts for evaluations with fixed noise; None for no evaluation.
+        eval_reward: What evaluations report; default: `reward`. (Train on `TIFA(soft=True)`, report plain TIFA.)
+        audit: A second reward that never trains; its curve is drawn beside the first.
+        settings: A dataclass to be written to `config.yaml`; default: the method's settings.
+
+    Raises:
+        InputError: Settings, prompts, a pipeline or a folder that cannot be used.
+    """
+
+    def __init__(
+        self,
+        pipeline: DiffusionPipeline,
+        reward: RewardLike,
+        prompts: Sequence[Prompt],
+        method: Method[Any] | Sequence[Method[Any]],
+        *,
+        eval_prompts: Sequence[Prompt] | None = None,
+        eval_reward: RewardLike | None = None,
+        audit: RewardLike | None = None,
+        settings: object = None,
+    ) -> None:
+        self.stages = Stages([method] if isinstance(method, Method) else method)
+        self.args: DiffusionConfig = self.stages.run_args
+        self.reward = as_reward(reward)
+        self.eval_reward = self.reward.for_evaluation() if eval_reward is None else as_reward(eval_reward)
+        self.audit = None if audit is None else as_reward(audit)
+        self.settings = self.args if settings is None else settings
+        self.prompts, self.metadata = split_prompts(prompts)
+        if not self.prompts:
+            raise InputError("prompts is empty; at least one prompt to draw is needed")
+        self.accelerator = _accelerator(self.args)
+        for stage in self.stages:
+            stage.args.samples_per_epoch(self.accelerator.num_processes)
+        self._eval_set = self._new_eval_set(eval_prompts)
+        if self.args.allow_tf32 and torch.cuda.is_available():
+            torch.backends.cuda.matmul.allow_tf32 = True
+        torch.manual_seed(derived_seed(self.args.seed, "process", self.accelerator.process_index))
+        self._base = base_model(pipeline)
+        self.policy = new_policy(pipeline, self.args, self.accelerator.device, any(s.needs_base for s in self.stages))
+        self.step = 0
+        self.failures = self.scored = 0
+        self.audit_gap = AuditGap(self.args.audit_max_gap)
+        self._enter_stage(0)
+        self._executor = ThreadPoolExecutor(self.args.max_workers) if self.args.async_reward_computation else None
+        self._prepare_folder()
+
+    def _enter_stage(self, step: int) -> None:
+        """Make the optimiser, statistics and method of the stage that epoch `step` belongs to."""
+        self.method = self.stages.at(step)
+        args = self.method.args
+        self.optimization = Optimization(self.policy.parameters, self.accelerator, args)
+        self.statistics = PromptStatistics(
+            args.per_prompt_stat_tracking_buffer_size, args.per_prompt_stat_tracking_min_count
+        )
+        self.rates = RateSchedule.new(args, args.num_epochs)
+        self.method.start(Tools(self.policy, self.optimization, self.accelerator, self.reward))
+
+    # -- the run --------------------------------------------------------------------------------------------------
+
+    def train(self) -> dict[str, float]:
+        """Train up to the last epoch, from where the run stands.
+
+        Returns:
+            The metrics of the last epoch and evaluation.
+
+        Raises:
+            RewardsError: The reward refused its input, too many pictures could not be judged, the audit gap grew beyond
+                its limit, or the model is not finite. Checkpoints and metrics up to there stay readable.
+        """
+        args, main = self.args, self.accelerator.is_main_process
+        if main:
+            self._begin_files()
+        self._start_trackers()
+        latest: dict[str, float] = {}
+        if self.step == 0:
+            latest |= self._evaluate_and_log()
+        total = self.stages.num_epochs
+        progress = tqdm(total=total, initial=self.step, desc=self.method.name, unit="epoch", disable=not main)
+        while self.step < total:
+            metrics = self._epoch(self.step)
+            latest |= metrics
+            self.step += 1
+            self._log(metrics)
+            self._stop_if_failing(metrics)
+            self.audit_gap.check()
+            progress.update()
+            progress.set_postfix_str(f"reward {metrics[f'rewards/{self.reward.__name__}/overall/mean']:.3f}")
+            last = self.step == total
+            if last or (args.eval_freq and self.step % args.eval_freq == 0):
+                latest |= self._evaluate_and_log()
+            if self.stages.at(self.step) is not self.method:
+                self._enter_stage(self.step)
+            if last or (args.save_freq and self.step % args.save_freq == 0):
+                self.save_checkpoint()
+        progress.close()
+        self.save_model(Path(args.output_dir) / "adapter")
+        self.accelerator.end_training()
+        return latest
+
+    def _epoch(self, epoch: int) -> dict[str, float]:
+        """Draw, score, normalise, update."""
+        started = time.perf_counter()
+        args = self.method.args
+        self.optimization.begin_epoch(rate := self.rates.at(epoch - self.stages.first_epoch(epoch)))
+        drawn = self._draw_and_score(epoch)
+        sampled = time.perf_counter()
+        judged = gather(drawn.judged, drawn.local, with_details=False)
+        rewards, metrics = self._take_scores(judged)
+        if args.per_prompt_stat_tracking:
+            advantages = self.statistics.advantages(drawn.prompt_rows, rewards, args.advantage_epsilon)
+        else:
+            advantages = global_advantages(rewards, args.advantage_epsilon)
+        metrics["train/zero_std_groups"] = zero_deviation_groups(drawn.prompt_rows, rewards)
+        metrics["train/advantage_deviation"] = float(advantages.std())
+        if drawn.audited is not None:
+            metrics |= self._take_audit(gather(drawn.audited, drawn.local, with_details=False), rewards)
+        rows = [drawn.prompt_rows[index] for index in drawn.local]
+        prompts, metadata = [self.prompts[row] for row in rows], [self.metadata[row] for row in rows]
+        metrics |= self.method.update(Batch(epoch, drawn.rollout, prompts, metadata, drawn.local, advantages))
+        metrics |= self.optimization.metrics()
+        metrics["train/learning_rate"] = rate
+        metrics["time/sample_and_score"] = sampled - started
+        metrics["time/train"] = time.perf_counter() - sampled
+        return metrics
+
+    def _draw_and_score(self, epoch: int) -> _Drawn:
+        """This process's pictures and scores, and the prompt of every picture of all processes."""
+        args, processes = self.method.args, self.accelerator.num_processes
+        count, group = args.samples_per_epoch(processes), args.sample_num_images_per_prompt
+        chosen = prompt_indices(len(self.prompts), count // group, epoch, args.seed)
+        rows = [row for row in chosen for _ in range(group)]
+        first = self.accelerator.process_index * (count // processes)
+        local = range(first, first + count // processes)
+        with_audit = self.audit is not None and args.audit_freq > 0 and epoch % args.audit_freq == 0
+        parts, scores, audits = [], [], []
+        for start in range(local.start, local.stop, args.sample_batch_size):
+            indices = range(start, start + args.sample_batch_size)
+            prompts = [self.prompts[rows[index]] for index in indices]
+            metadata = [self.metadata[rows[index]] for index in indices]
+            part = self.method.draw(prompts, Noise(args.seed, f"train/{epoch}", indices, self.policy.latent_shape))
+            images = self.policy.pictures(part.final)
+            parts.append(part)
+            scores.append(self._submit(self.reward, images, prompts, metadata))
+            if with_audit and self.audit is not None:
+                audits.append(self._submit(self.audit, images, prompts, metadata))
+        judged = Judged.concatenate([score.result() for score in scores])
+        audited = Judged.concatenate([score.result() for score in audits]) if with_audit else None
+        return _Drawn(Rollout.concatenate(parts), judged, audited, rows, local)
+
+    def _submit(
+        self, reward: Reward, images: Tensor, prompts: Sequence[str], metadata: Sequence[Mapping[str, object]]
+    ) -> Future[Judged]:
+        """Score in a worker while the next batch is drawn, or at once."""
+        if self._executor is not None:
+            return self._executor.submit(score_pictures, reward, images, prompts, metadata)
+        done: Future[Judged] = Future()
+        done.set_result(score_pictures(reward, images, prompts, metadata))
+        return done
+
+    def _take_scores(self, judged: Judged) -> tuple[np.ndarray, dict[str, float]]:
+        """Rewards of all processes in global order, and their metrics."""
+        values = judged.scores.overall.float().numpy()
+        valid = values[np.isfinite(values)]
+        metrics = batch_metrics(self.reward, judged.scores, "rewards")
+        metrics["samples/broken_pictures"] = judged.broken
+        metrics["samples/failure_rate"] = 1 - len(valid) / len(values)
+        self._usual_reason = judged.usual_reason
+        self.failures += len(values) - len(valid)
+        self.scored += len(values)
+        return values, metrics
+
+    def _take_audit(self, audited: Judged, rewards: np.ndarray) -> dict[str, float]:
+        assert self.audit is not None
+        values = audited.scores.overall.float().numpy()
+        metrics = batch_metrics(self.audit, audited.scores, "audit")
+        both = np.isfinite(values) & np.isfinite(rewards)
+        means = (float(x[both].mean()) if both.any() else math.nan for x in (rewards, values))
+        return metrics | {"audit/gap": self.audit_gap.update(*means)}
+
+    def _stop_if_failing(self, metrics: Mapping[str, float]) -> None:
+        rate = metrics["samples/failure_rate"]
+        if rate > self.args.max_failure_rate:
+            reason = f": {self._usual_reason}" if self._usual_reason else ""
+            raise RewardsError(
+                f"{rate:.0%} of the pictures of epoch {self.step} could not be judged (max_failure_rate "
+                f"{self.args.max_failure_rate:.0%}){reason}"
+            )
+
+    # -- evaluation -------------------------------------------------------------------------------------------------
+
+    def evaluate(
+        self,
+        *,
+        num_steps: int | None = None,
+        eta: float | None = None,
+        guidance_scale: float | None = None,
+        base_model: bool = False,
+    ) -> Evaluation:
+        """Draw and score the held-out prompts with their fixed noise; every process must call this.
+
+        Args:
+            num_steps: Denoising steps; default: as in evaluations of the run. Other samplers are for baselines.
+            eta: DDIM's eta, likewise.
+            guidance_scale: Guidance, likewise.
+            base_model: Use the model as it was before training (the adapter is switched off).
+
+        Returns:
+            The scores; nothing is logged.
+
+        Raises:
+            InputError: The trainer has no `eval_prompts`.
+            RewardsError: The reward refused its input.
+        """
+        if self._eval_set is None:
+            raise InputError("evaluate() needs a trainer with eval_prompts")
+        args = self.args
+        sampler = Sampler(
+            self.policy.stepper(
+                num_steps or args.eval_num_steps or args.sample_num_steps,
+                self.stages.at(0).evaluation_noise if eta is None else eta,
+            ),
+            guidance_scale or args.eval_guidance_scale or args.sample_guidance_scale,
+        )
+        arguments = (self._eval_set, sampler, self.eval_reward, self.audit, self.accelerator)
+        if not base_model:
+            return evaluate(self.policy, *arguments)
+        with self.policy.base_model():
+            return evaluate(self.policy, *arguments)
+
+    def _evaluate_and_log(self) -> dict[str, float]:
+        if self._eval_set is None:
+            return {}
+        evaluation = self.evaluate()
+        if self.accelerator.is_main_process:
+            last = self.step == self.stages.num_epochs
+            phase: Phase = "before" if self.step == 0 else "after" if last else "during"
+            self.evaluation_log.append(self.step, evaluation)
+            write_samples(self.sample_log, self.step, phase, self._eval_set, evaluation)
+            track_pictures(self.accelerator.trackers, self.step, evaluation)
+        self._log(evaluation.metrics)
+        return evaluation.metrics
+
+    def _new_eval_set(self, eval_prompts: Sequence[Prompt] | None) -> EvaluationSet | None:
+        if not eval_prompts:
+            return None
+        args = self.args
+        texts, metadata = split_prompts(eval_prompts)
+        batch = args.eval_batch_size or args.sample_batch_size
+        return EvaluationSet(
+            texts, metadata, args.eval_num_images_per_prompt, batch, args.seed, args.num_logged_samples
+        )
+
+    # -- files ------------------------------------------------------------------------------------------------------
+
+    def _prepare_folder(self) -> None:
+        """Refuse, replace or go on with what `output_dir` holds; every process comes to the same decision."""
+        folder = Path(self.args.output_dir)
+        self.metrics_log, self.sample_log = MetricsLog(folder / "metrics.jsonl"), SampleLog(folder)
+        self.evaluation_log = EvaluationLog(folder)
+        checkpoint = newest_checkpoint(folder)
+        held = checkpoint is not None or self.metrics_log.path.exists()
+        if held and not self.args.resume and not self.args.overwrite:
+            raise InputError(
+                f"output_dir {str(folder)!r} already holds a run: continue it with resume=true, replace it with "
+                "overwrite=true, or take another folder"
+            )
+        self.identity = self._new_identity()
+        if self.args.resume and checkpoint is not None:
+            check_same(folder, self.identity)
+            self._resume(checkpoint)
+        self.accelerator.wait_for_everyone()  # before the main process changes what is looked at here
+        if self.args.overwrite and self.accelerator.is_main_process:
+            remove_run(folder)
+        self.accelerator.wait_for_everyone()
+
+    def _begin_files(self) -> None:
+        """Settings and identity, and logs cut back to where the run stands."""
+        folder = Path(self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_config(self.settings, folder / "config.yaml")
+        write_json(folder / "identity.json", self.identity)
+        for log in (self.metrics_log, self.sample_log, self.evaluation_log):
+            log.keep_until(self.step if self.step else -1)
+
+    def save_model(self, folder: str | Path) -> None:
+        """Write the adapter (for `pipeline.load_lora_weights(folder)`) or the network, and a model card."""
+        if self.accelerator.is_main_process:
+            self.policy.save(folder)
+            rate = self.failures / self.scored if self.scored else math.nan
+            facts = CardFacts(self.step, rate, self.accelerator.num_processes, self.identity)
+            write_model_card(Path(folder), self.stages, self.policy, facts, self.settings)
+        self.accelerator.wait_for_everyone()
+
+    def save_checkpoint(self) -> Path:
+        """Write `output_dir/checkpoints/checkpoint-<step>`; every process must call this.
+
+        Raises:
+            RewardsError: The model is not finite.
+        """
+        state: State = {
+            "step": self.step,
+            "statistics": self.statistics.state_dict(),
+            "rates": [self.rates.epochs, self.rates.start, self.rates.rate],
+            "reward": self.reward.state_dict(),
+            "audit_first_gap": self.audit_gap.first,
+            "counts": [self.failures, self.scored],
+            "steps_taken": [self.optimization.taken, self.optimization.skipped_in_a_row],
+        }
+        limit = self.args.num_checkpoint_limit
+        folder = self.args.output_dir
+        return save_checkpoint(folder, self.policy, self.optimization, self.method, state, self.accelerator, limit)
+
+    def _resume(self, checkpoint: Path) -> None:
+        state = read_state(checkpoint)
+        self.step = int(state["step"])
+        self._enter_stage(self.step)
+        load_checkpoint(checkpoint, self.policy, self.optimization, self.method, self.accelerator)
+        self.statistics.load_state_dict(state["statistics"])
+        epochs, start, rate = state["rates"]
+        self.rates = RateSchedule(self.method.args, int(epochs), int(start), rate)
+        self.rates.replan(self.step - self.stages.first_epoch(self.step), self.method.args.num_epochs)
+        self.audit_gap.first = state["audit_first_gap"]
+        self.failures, self.scored = state["counts"]
+        self.optimization.taken, self.optimization.skipped_in_a_row = state["steps_taken"]
+        self.reward.load_state_dict(state["reward"])
+
+    def _new_identity(self) -> dict[str, Json]:
+        rewards = {"reward": self.reward, "eval_reward": self.eval_reward, "audit": self.audit}
+        prompts: dict[str, Prompts] = {"train": (self.prompts, self.metadata)}
+        if self._eval_set is not None:
+            prompts["held_out"] = (self._eval_set.prompts, self._eval_set.metadata)
+        return identity(self.stages, rewards, prompts, self.accelerator.num_processes, self._base)
+
+    def _log(self, metrics: Mapping[str, float]) -> None:
+        if self.accelerator.is_main_process:
+            self.metrics_log.append(self.step, metrics)
+        self.accelerator.log({k: v for k, v in metrics.items() if math.isfinite(v)}, step=self.step)
+
+    def _start_trackers(self) -> None:
+        if self.args.log_with:
+            config = {k: v for k, v in dataclasses.asdict(self.args).items() if isinstance(v, (int, float, str))}
+            self.accelerator.init_trackers(self.args.tracker_project_name, config, self.args.tracker_kwargs)
+
+
+def _accelerator(args: DiffusionConfig) -> Accelerator:
+    project = ProjectConfiguration(project_dir=args.output_dir, logging_dir=str(Path(args.output_dir) / "logs"))
+    try:
+        return Accelerator(log_with=args.log_with, mixed_precision=args.mixed_precision, project_config=project)
+    except (ValueError, ImportError) as error:
+        raise InputError(f"mixed_precision={args.mixed_precision!r}, log_with={args.log_with!r}: {error}") from error

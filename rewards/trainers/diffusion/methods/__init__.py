@@ -1,0 +1,28 @@
+"""From rollouts and scores to updates, a method a file; :func:`method_class` finds one by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from rewards.errors import InputError
+from rewards.trainers.diffusion.methods.base import Method
+
+METHODS = {"ddpo": "rewards.trainers.diffusion.methods.ddpo:DDPO"}
+"""Name in YAML -> where the method is."""
+
+
+def method_class(name: str) -> type[Method[Any]]:
+    """The method of a name, or of `package.module:Class` for one of your own.
+
+    Raises:
+        InputError: There is none.
+    """
+    module, _, attribute = METHODS.get(name, name).partition(":")
+    try:
+        found = getattr(import_module(module), attribute) if attribute else None
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"method {name!r} cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise InputError(f"method {name!r} is not known; there are {', '.join(METHODS)}, or package.module:Class")
+    return found

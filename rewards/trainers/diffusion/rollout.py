@@ -1,0 +1,98 @@
+"""Drawing pictures with the policy, keeping what the method asks for and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rewards.trainers.diffusion.policy.base import Conditioning, Policy
+from rewards.trainers.diffusion.randomness import Noise
+from rewards.trainers.diffusion.steppers.base import Gaussian, Stepper, log_probability
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """How pictures are drawn: steps and a guidance scale."""
+
+    stepper: Stepper
+    guidance_scale: float
+
+    def step(self, policy: Policy, latents: Tensor, steps: Tensor, conditioning: Conditioning) -> Gaussian:
+        """p(next state | latents, prompt) for N pairs of a state and a step.
+
+        Args:
+            policy: The model.
+            latents: (N, C, H, W) float32.
+            steps: Index of each pair's step, (N,) int64 on the CPU, 0 = noisiest.
+            conditioning: N rows.
+        """
+        return self.stepper.step(self.predict(policy, latents, steps, conditioning), latents, steps)
+
+    def predict(self, policy: Policy, latents: Tensor, steps: Tensor, conditioning: Conditioning) -> Tensor:
+        """The network's guided prediction, (N, C, H, W); arguments as :meth:`step`."""
+        return policy.predict(latents, self.stepper.timesteps[steps], conditioning, self.guidance_scale)
+
+
+@dataclass
+class Rollout:
+    """N pictures in latent form, and how they were drawn as far as the method needs it.
+
+    Attributes:
+        final: x_0, (N, C, H, W) float32 on the policy's device.
+        conditioning: N rows.
+        latents: x_T ... x_0, (N, T + 1, C, H, W), or None.
+        log_probs: Of each step under the policy that took it, (N, T) float32; 0 for deterministic steps; or None.
+    """
+
+    final: Tensor
+    conditioning: Conditioning
+    latents: Tensor | None = None
+    log_probs: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.final)
+
+    @staticmethod
+    def concatenate(parts: Sequence[Rollout]) -> Rollout:
+        """The rollouts of several batches, which all kept the same."""
+        latents = [part.latents for part in parts if part.latents is not None]
+        log_probs = [part.log_probs for part in parts if part.log_probs is not None]
+        return Rollout(
+            torch.cat([part.final for part in parts]),
+            Conditioning.concatenate([part.conditioning for part in parts]),
+            torch.cat(latents) if latents else None,
+            torch.cat(log_probs) if log_probs else None,
+        )
+
+
+@torch.no_grad()
+def draw(policy: Policy, prompts: Sequence[str], sampler: Sampler, noise: Noise, keep_steps: bool = False) -> Rollout:
+    """Denoise a batch.
+
+    Args:
+        policy: The model.
+        prompts: N texts.
+        sampler: Steps and guidance.
+        noise: Of the N samples: first x_T, then that of each step. Deterministic steps draw theirs too, so that a
+            picture's start does not depend on the sampler.
+        keep_steps: Keep every state and its log-probability. Without, memory does not grow with the steps.
+
+    Returns:
+        The pictures' latents.
+    """
+    conditioning = policy.encode(prompts, sampler.guidance_scale)
+    latents = noise.draw().to(policy.device) * sampler.stepper.initial_scale
+    states, log_probs = [latents], []
+    for index in range(len(sampler.stepper)):
+        steps = torch.full((len(prompts),), index)
+        step = sampler.step(policy, latents, steps, conditioning)
+        latents = step.mean + step.std * noise.draw().to(policy.device)
+        if keep_steps:
+            states.append(latents)
+            log_probs.append(log_probability(latents, step))
+    if not keep_steps:
+        return Rollout(latents, conditioning)
+    return Rollout(latents, conditioning, torch.stack(states, dim=1), torch.stack(log_probs, dim=1))
