@@ -18,8 +18,10 @@ import torch
 
 from rewards.errors import InputError
 from rewards.judges.hub import why_missing
-from rewards.tifa import SENTENCE_MODEL
-from rewards.tifa.normalization import is_number, normalize_answer
+from rewards.tifa import SENTENCE_MODEL, closed
+from rewards.tifa.closed import polarity, quantity
+from rewards.tifa.normalization import normalize_answer
+from rewards.tifa.numbers import is_number
 
 THRESHOLD = 0.5
 """Least cosine similarity of a match. See `benchmarks/tifa_matching.py` for what it lets through."""
@@ -172,29 +174,44 @@ class AnswerMatcher:
 
 
 def match_exactly(answer: str, choices: Sequence[str]) -> Match:
-    """The first choice that equals the answer as written, else in normalised form; "yes, it is" answers a yes/no
-    question.
+    """The first choice that equals the answer: as written, in normalised form, or in what it says.
+
+    "Yeah, it is." answers a question whose choices are yes and no (:func:`rewards.tifa.closed.polarity`); "there are
+    three dogs" one whose choices are numbers (:func:`rewards.tifa.closed.quantity`).
 
     Example:
-        >>> match_exactly("Yes, it is.", ["no", "yes"])
-        Match(index=1, how='exact', similarity=1.0)
+        >>> match_exactly("Yes, it is.", ["no", "yes"]).index, match_exactly("There are two.", ["1", "2", "3"]).index
+        (1, 1)
+        >>> match_exactly("yes or no", ["no", "yes"])
+        Match(index=None, how='unmatched', similarity=None)
     """
-    wanted = normalize_answer(answer)
-    normalized = [normalize_answer(choice) for choice in choices]
-    if set(normalized) <= {"yes", "no"}:
-        wanted = wanted.split(" ", 1)[0]
     folded = [choice.strip().casefold() for choice in choices]
     if answer.strip().casefold() in folded:
         return Match(folded.index(answer.strip().casefold()), "exact", 1.0)
-    if wanted in normalized:
+    wanted = normalize_answer(answer)
+    normalized = [normalize_answer(choice) for choice in choices]
+    if wanted and wanted in normalized:
         return Match(normalized.index(wanted), "exact", 1.0)
-    return Match(None, "unmatched")
+    offered = set(normalized)
+    meant: str | None = None
+    if offered <= {"yes", "no"} or offered >= {"yes", "no"}:
+        meant = polarity(wanted)
+    elif sum(map(is_number, offered)) > 1:
+        meant = quantity(wanted)
+    elif is_number(wanted):  # "two" among "1 dog", "2 dogs"
+        normalized = [quantity(choice) or "" for choice in normalized]
+        meant = wanted if normalized.count(wanted) == 1 else None
+    return Match(normalized.index(meant), "exact", 1.0) if meant in normalized else Match(None, "unmatched")
 
 
 def is_closed(text: str) -> bool:
-    """Whether a text means what it says and nothing near it: a number, "yes", "no", or nothing at all."""
-    normalized = normalize_answer(text)
-    return normalized in ("", "yes", "no") or is_number(normalized)
+    """Whether a text means what it says and nothing near it: a number, "yes", "no", or nothing at all.
+
+    Example:
+        >>> is_closed("Yes!"), is_closed("three"), is_closed("red")
+        (True, True, False)
+    """
+    return closed.is_closed(normalize_answer(text))
 
 
 def _load_sentence_model(name: str, device: str) -> Any:

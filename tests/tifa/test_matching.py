@@ -1,9 +1,12 @@
 import pickle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rewards.errors import InputError
 from rewards.tifa.matching import AnswerMatcher, is_closed, match_exactly
+from rewards.tifa.numbers import NUMBER_WORDS
 
 
 @pytest.mark.parametrize(
@@ -25,6 +28,104 @@ from rewards.tifa.matching import AnswerMatcher, is_closed, match_exactly
 )
 def test_exact_matches(answer: str, choices: list[str], index: int | None) -> None:
     assert match_exactly(answer, choices).index == index
+
+
+NUMBERS = ["1", "2", "3"]
+YES_NO = ["yes", "no"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices", "expected"),
+    [
+        ("three dogs", NUMBERS, "3"),
+        ("There are three.", NUMBERS, "3"),
+        ("3.0", NUMBERS, "3"),
+        ("about three", NUMBERS, "3"),
+        ("3 (three)", NUMBERS, "3"),
+        ("two dogs, and they are brown", NUMBERS, "2"),
+        ("a couple of dogs", NUMBERS, "2"),
+        ("three dogs", ["one", "two", "three", "many"], "three"),
+        ("no dogs", ["0", "1"], "0"),
+        ("None", ["zero", "one"], "zero"),
+        ("two", ["1 dog", "2 dogs"], "2 dogs"),
+        ("a dozen", ["6", "12"], "12"),
+        ("two dozen eggs", ["12", "24"], "24"),
+        ("half a dozen", ["6", "12"], "6"),
+        ("one hundred", ["10", "100"], "100"),
+        ("minus five", ["5", "-5"], "-5"),
+        ("\u22125", ["5", "-5"], "-5"),
+        ("yeah", YES_NO, "yes"),
+        ("Yep!", YES_NO, "yes"),
+        ("Nope, it is red.", YES_NO, "no"),
+        ("The answer is yes.", YES_NO, "yes"),
+        ("yes, there is no dog", YES_NO, "yes"),
+        ("yeah", ["yes", "no", "cannot tell"], "yes"),
+        ("yes\u200b", YES_NO, "yes"),
+        ("\ufeffred", ["blue", "red"], "red"),
+    ],
+)
+@pytest.mark.parametrize("sentences", [False, True])
+def test_answers_that_say_a_choice_in_other_words(
+    answer: str, choices: list[str], expected: str, sentences: bool, matcher: AnswerMatcher
+) -> None:
+    match = (matcher if sentences else AnswerMatcher(sentence_model=None)).match([answer], [choices])[0]
+    assert match.index is not None and choices[match.index] == expected and match.how == "exact"
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices"),
+    [
+        ("-5", ["5", "6"]),
+        (".5", ["5", "6"]),
+        ("50%", ["50", "60"]),
+        ("1/2", ["1", "2"]),
+        ("two or three", NUMBERS),
+        ("three dogs and two cats", NUMBERS),
+        ("more than two", NUMBERS),
+        ("at least two", NUMBERS),
+        ("two and a half", NUMBERS),
+        ("three or more", NUMBERS),
+        ("not two", NUMBERS),
+        ("no one", NUMBERS),
+        ("this one", NUMBERS),
+        ("the third", NUMBERS),
+        ("four dogs", NUMBERS),
+        ("yes or no", YES_NO),
+        ("Yes/No", YES_NO),
+        ("no, yes", YES_NO),
+        ("yes and no", YES_NO),
+        ("no idea", YES_NO),
+        ("not sure", YES_NO),
+        ("not visible", YES_NO),
+        ("\u200b", YES_NO),
+    ],
+)
+@pytest.mark.parametrize("sentences", [False, True])
+def test_answers_that_say_no_choice_or_several(
+    answer: str, choices: list[str], sentences: bool, matcher: AnswerMatcher
+) -> None:
+    match = (matcher if sentences else AnswerMatcher(sentence_model=None)).match([answer], [choices])[0]
+    assert match.index is None and match.how == "unmatched"
+
+
+def test_a_letter_is_no_article() -> None:
+    exact = AnswerMatcher(sentence_model=None)
+    assert exact.match(["vitamin"], [["Vitamin A", "Vitamin B"]])[0].index is None
+    assert exact.match(["vitamin a"], [["Vitamin A", "Vitamin B"]])[0].index == 0
+
+
+@given(
+    number=st.integers(0, 12),
+    frame=st.sampled_from(["{}", "{}.", "There are {}.", "{} dogs", "I see {} of them", "a picture of {} cats"]),
+    written=st.sampled_from(["digits", "word", "decimal"]),
+    hidden=st.sampled_from(["", "\u200b", "\u00ad", "\ufeff"]),
+)
+def test_a_stated_number_matches_itself_and_no_other(number: int, frame: str, written: str, hidden: str) -> None:
+    word = [*NUMBER_WORDS][number]
+    answer = frame.format({"digits": str(number), "word": word, "decimal": f"{number}.0"}[written]) + hidden
+    choices = [str(value) for value in range(13)]
+    assert match_exactly(answer, choices).index == number
+    assert match_exactly(answer, [choice for choice in choices if choice != str(number)]).index is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rewards.tifa.normalization import is_number, normalize_answer
+from rewards.tifa.normalization import normalize_answer
+from rewards.tifa.numbers import is_number
 from rewards.tifa.questions.question import ELEMENT_TYPES, Question, right_choices
 
 COLORS = frozenset({

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards.errors import InputError
-from rewards.tifa.normalization import is_number, normalize_answer
+from rewards.tifa.normalization import normalize_answer
+from rewards.tifa.numbers import is_number
 from rewards.tifa.questions.question import Question
 from rewards.tifa.questions.unifiedqa import TextAnswerer
 from rewards.tifa.store.store import QuestionStore
