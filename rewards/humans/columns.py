@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import InputError
-from rewards.humans.files import csv_rows, json_lines, number
+from rewards.humans.files import csv_rows, number
+from rewards.runs.files import numbered_lines
 
 
 def read_columns(path: str | Path, numbers: Sequence[str], labels: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
@@ -30,7 +31,7 @@ def read_columns(path: str | Path, numbers: Sequence[str], labels: Sequence[str]
     """
     if Path(path).suffix.lower() not in (".jsonl", ".csv"):
         raise InputError(f"{path} is neither .jsonl nor .csv")
-    rows = json_lines(path) if Path(path).suffix.lower() == ".jsonl" else csv_rows(path)
+    rows = numbered_lines(path) if Path(path).suffix.lower() == ".jsonl" else csv_rows(path)
     columns: dict[str, list[Any]] = {name: [] for name in [*numbers, *labels]}
     for line, row in rows:
         for name in columns:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
-from rewards.humans.files import json_lines, number, text
+from rewards.humans.files import number, text
 from rewards.humans.metrics.base import TextItem
+from rewards.runs.files import numbered_lines
 
 _STYLE = (
     "body{font:14px sans-serif;max-width:60em;margin:2em auto}td,th{padding:.2em .8em;text-align:left}"
@@ -85,7 +86,7 @@ def read_items(path: str | Path, images: Path | None = None) -> list[TextItem]:
     """
     folder = images if images is not None else Path(path).parent
     items = []
-    for line, row in json_lines(path):
+    for line, row in numbered_lines(path):
         where = f"{path}, line {line}"
         box, question = row.get("box"), row.get("question")
         if box is not None and not (isinstance(box, list) and len(box) == 4):
@@ -115,7 +116,7 @@ def _section(item: TextItem, record: dict[str, Any]) -> str:
     except (InputError, OSError) as error:
         shown = html.escape(str(error))
     rows = "".join(
-        f"<tr><td>{html.escape(name)}</td><td>{_shown(record['criteria'].get(name))}</td>"
+        f"<tr><td>{html.escape(name)}</td><td>{_shown(record['parts'].get(name))}</td>"
         f"<td>{html.escape(record['reasons'][name] or '')}</td></tr>"
         for name in record["reasons"]
     )

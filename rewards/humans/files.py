@@ -1,48 +1,13 @@
-"""The one reader of people's files: JSON, JSON lines and CSV, where bad rows are named; and values ready for JSON."""
+"""People's tables as CSV, and single cells; each bad one is named (JSON: :mod:`rewards.runs.files`)."""
 
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rewards.errors import InputError
-
-Row = dict[str, object]
-
-
-def read_json(path: str | Path) -> object:
-    """The content of a JSON file.
-
-    Raises:
-        InputError: it is not JSON. OSError when it cannot be read.
-    """
-    try:
-        content: object = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
-    return content
-
-
-def json_lines(path: str | Path) -> Iterator[tuple[int, Row]]:
-    """(line number, object) for every line that is not blank.
-
-    Raises:
-        InputError: a line that is not JSON, or holds something else than an object.
-    """
-    with Path(path).open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                raise InputError(f"{path}, line {number}: is not JSON: {error}") from error
-            if not isinstance(row, dict):
-                raise InputError(f"{path}, line {number}: is {type(row).__name__}; an object is needed")
-            yield number, row
 
 
 def csv_rows(
@@ -108,24 +73,4 @@ def text(row: Mapping[str, object], name: str, where: str) -> str:
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{where}: {name} is {value!r}; text is needed")
-    return value
-
-
-def finite_or_none(values: Mapping[str, object]) -> dict[str, object]:
-    """Replace NaN and infinities, anywhere inside dicts and lists, by None: JSON has no NaN.
-
-    Example:
-        >>> finite_or_none({"tau": float("nan"), "items": [1, 0.5]})
-        {'tau': None, 'items': [1, 0.5]}
-    """
-    return {key: _finite_or_none(value) for key, value in values.items()}
-
-
-def _finite_or_none(value: object) -> object:
-    if isinstance(value, dict):
-        return finite_or_none(value)
-    if isinstance(value, list | tuple):
-        return [_finite_or_none(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     return value

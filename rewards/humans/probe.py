@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rewards.humans.files import finite_or_none
 from rewards.humans.metrics.base import TextItem
 from rewards.humans.statistics.agreement import agreement
 from rewards.humans.tables import text_table, with_interval
+from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate
 
 Array = NDArray[Any]

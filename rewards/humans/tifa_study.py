@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from rewards.errors import InputError
-from rewards.humans.files import finite_or_none, read_json
 from rewards.humans.statistics.agreement import Agreement, agreement
+from rewards.runs.files import finite_or_none, read_json
 
 # In the order of the paper's table 2; keys are those of the official file.
 METRICS = {

@@ -24,8 +24,8 @@ def test_jsonl_and_csv_give_the_same_columns(tmp_path):
     [
         ("a.jsonl", '{"m": 1}\n{"m": "high"}\n', "line 2, column 'm': 'high' is not a number"),
         ("a.jsonl", '{"m": 1}\n{"n": 1}\n', "line 2: has no column 'm'; it has n"),
-        ("a.jsonl", '{"m": 1}\n[]\n', "line 2: is list"),
-        ("a.jsonl", "{", "line 1: is not JSON"),
+        ("a.jsonl", '{"m": 1}\n[]\n', "line 2: expected a JSON object, found list"),
+        ("a.jsonl", "{", "line 1: not JSON"),
         ("a.jsonl", '{"m": true}', "line 1, column 'm': True is not a number"),
         ("a.csv", "m,n\n1\n", "line 2: has another number of cells"),
         ("a.csv", "m\n", "holds no rows"),

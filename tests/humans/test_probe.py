@@ -117,7 +117,7 @@ def test_explanations_stand_beside_the_scores_and_are_shown(tmp_path):
     reward = HarmonicEval(KnownFaults())
     chosen = [TextItem(tiny_models.picture(0), "a <b> word"), TextItem(None, "no picture")]
     records = explain_texts(reward, chosen)
-    assert records[0]["reasons"]["clarity"].startswith("because of ") and records[0]["criteria"]["clarity"] > 1
+    assert records[0]["reasons"]["clarity"].startswith("because of ") and records[0]["parts"]["clarity"] > 1
     assert set(records[1]["reasons"].values()) == {None} and records[1]["abstained"]
     write_explanations(tmp_path / "out", chosen, records)
     page = (tmp_path / "out" / "explanations.html").read_text()

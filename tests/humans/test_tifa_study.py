@@ -131,7 +131,7 @@ def test_missing_field_other_metrics_no_json_and_empty_are_refused(tmp_path):
     for content, message in (
         (json.dumps({"coco_1_gen": incomplete}), "lacks text"),
         (json.dumps({"coco_1_gen": row(), "coco_1_b": other}), r"row 'coco_1_b': has other metrics .*\(bleu\)"),
-        ("{", "is not JSON"),
+        ("{", "not JSON"),
         ("{}", "holds no rows"),
     ):
         path.write_text(content)

@@ -2,7 +2,8 @@
 
 - columns.py: `agreement`, columns of a table of your own
 - pictures.py: `tifa`, `dsg`
-- texts.py: `mmhe`, `captions`
+- texts.py: `mmhe`, `captions`, `thumb`
+- pairs.py: `pairs`
 - judges.py: `shapes`, `probe`, `explain`
 - shared.py: the metrics that can be run, the table of agreement
 """
@@ -13,13 +14,14 @@ import typer
 
 from rewards.cli.humans.columns import agreement
 from rewards.cli.humans.judges import explain, probe, shapes
+from rewards.cli.humans.pairs import pairs
 from rewards.cli.humans.pictures import dsg, tifa
-from rewards.cli.humans.texts import captions, mmhe
+from rewards.cli.humans.texts import captions, mmhe, thumb
 
 app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
     help="Does a reward agree with people? Meta-evaluation against human judgments.",
 )
-for command in (tifa, dsg, agreement, shapes, probe, explain, mmhe, captions):
+for command in (tifa, dsg, agreement, shapes, probe, explain, mmhe, captions, thumb, pairs):
     app.command()(command)

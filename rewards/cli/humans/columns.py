@@ -23,10 +23,10 @@ def agreement(
 ) -> None:
     """Agreement of columns of scores with a column of human scores; the first metric is tested against the others."""
     from rewards.humans.columns import read_columns
-    from rewards.humans.files import finite_or_none
     from rewards.humans.statistics.agreement import agreement as compare
     from rewards.humans.statistics.agreement import difference
     from rewards.humans.tables import with_interval
+    from rewards.runs.files import finite_or_none
 
     columns = read_columns(file, numbers=[human, *metric], labels=[group] if group else [])
     groups = columns[group] if group else None

@@ -1,4 +1,4 @@
-"""Studies of texts: MMHE and the caption benchmarks."""
+"""Studies of texts: MMHE, the caption benchmarks, THumB."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ def captions(
     if references or judge is not None or clip is not None or bert is not None:
         runs = battery(judge, clip, bert)
         once, places = scores_once(items)
-        for name, found in runs.score("captioning", [replace(i, image=str(images / i.image)) for i in once]).items():
+        for name, found in runs.score(
+            "captioning", [replace(i, image=str(images / str(i.image))) for i in once]
+        ).items():
             study.add(name, found.overall[places])
         study.notes += runs.notes
     columns, fleur = split_files(scores)
@@ -109,3 +111,32 @@ def captions(
     for note in [*study.reading.notes, *study.notes]:
         typer.echo(f"note: {note}", err=True)
     typer.echo(study.text())
+
+
+def thumb(
+    file: Path = typer.Argument(..., help="THumB's mscoco_THumB-1.0.jsonl."),
+    scores: list[Path] = typer.Option([], help="JSONL or CSV with a `score` a line, in the order of the file."),
+    references: Path | None = typer.Option(None, help="COCO's captions_val2014.json: run BLEU, ROUGE, METEOR, CIDEr."),
+    judge: str | None = typer.Option(None, help="Judge for HarmonicEval and its ablations: a name or path."),
+    clip: str | None = typer.Option(None, help="CLIP model for CLIPScore."),
+    bert: str | None = typer.Option(None, help="Model for BERTScore, with --references."),
+    images: Path = typer.Option(Path("."), help="Folder of the pictures, for --judge and --clip."),
+    resamples: int = typer.Option(2000, help="Bootstrap resamples, clustered by picture."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
+) -> None:
+    """THumB: metrics against precision, recall, fluency, inclusiveness, conciseness, total; the ranking of systems."""
+    from rewards.humans.thumb.records import read_thumb
+    from rewards.humans.thumb.scoring import as_items, read_thumb_scores, word_counts
+    from rewards.humans.thumb.study import ThumbStudy
+
+    captions = read_thumb(file)
+    study = ThumbStudy(captions, resamples)
+    study.add("number of words", word_counts(captions))
+    if references is not None or judge is not None or clip is not None:
+        runs = battery(judge, clip, bert)
+        for name, found in runs.score("captioning", as_items(captions, images, references)).items():
+            study.add(name, found)
+        study.notes += runs.notes
+    for path in scores:
+        study.add(path.stem, read_thumb_scores(path))
+    typer.echo(json.dumps(study.as_dict(), indent=1) if as_json else study.text())

@@ -20,8 +20,9 @@ import numpy as np
 
 from rewards.errors import InputError
 from rewards.humans.captions.records import CaptionPair, JudgedCaption, Reading
-from rewards.humans.files import number, read_json, text
+from rewards.humans.files import number, text
 from rewards.humans.statistics.pair_counts import Array
+from rewards.runs.files import read_json
 
 CATEGORIES = ("HC", "HI", "HM", "MM")
 _FIELDS = {"image file": "image", "image": "image", "caption": "caption", "label": "label"}

@@ -12,7 +12,7 @@ from typing import Any
 
 from rewards.errors import InputError
 from rewards.humans.captions.records import CaptionPair, Reading
-from rewards.humans.files import read_json
+from rewards.runs.files import read_json
 
 
 def read_foil(foil: str | Path, coco_captions: str | Path, references: int = 4) -> Reading[CaptionPair]:

@@ -19,9 +19,9 @@ from rewards.humans.captions.fleur import (
 )
 from rewards.humans.captions.records import PAIR_TIES, CaptionPair, JudgedCaption, PairTies
 from rewards.humans.columns import read_columns
-from rewards.humans.files import finite_or_none
 from rewards.humans.statistics.pair_counts import Array
 from rewards.humans.tables import percent, text_table
+from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate
 
 SHORT = {"kendall_tau_b": "tau-b", "kendall_tau_c": "tau-c"}

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from rewards.errors import InputError
 from rewards.humans.dsg.answers import Answers, PictureKey, listed
 from rewards.humans.dsg.scores import Dependencies, picture_score
-from rewards.humans.files import finite_or_none
 from rewards.humans.statistics.agreement import Agreement, Difference, agreement, difference
 from rewards.humans.tables import decimal_with_interval, text_table
+from rewards.runs.files import finite_or_none
 
 SHOWN = {
     "spearman": "Spearman",

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rewards.errors import InputError
+from rewards.humans.statistics.pair_counts import Array
 
 
 @dataclass(frozen=True)
 class TextItem:
     """A text to be scored: about an image, to an input (question), of a box, against references."""
 
-    image: Any
+    image: object
     text: str
     input: str | None = None
     box: tuple[float, ...] | None = None
@@ -27,8 +28,8 @@ class TextItem:
 class MetricScores:
     """`overall` (n,) float64 with NaN for abstentions; `criteria` (n, C) of a metric that scores criteria."""
 
-    overall: NDArray[Any]
-    criteria: NDArray[Any] | None = None
+    overall: Array
+    criteria: Array | None = None
 
 
 class Metric(Protocol):
@@ -39,6 +40,27 @@ class Metric(Protocol):
 
     def __call__(self, items: Sequence[TextItem]) -> MetricScores:
         """Score n texts."""
+
+
+def missing_pictures(items: Sequence[TextItem]) -> list[int]:
+    """The items whose picture is a path to no file."""
+    return [n for n, item in enumerate(items) if isinstance(item.image, str | Path) and not Path(item.image).is_file()]
+
+
+def scattered(scores: MetricScores, rows: Sequence[int], count: int) -> MetricScores:
+    """Scores of some of `count` items in their places; the others abstain.
+
+    Example:
+        >>> scattered(MetricScores(np.array([2.0])), [1], 2).overall
+        array([nan,  2.])
+    """
+    overall = np.full(count, np.nan)
+    overall[list(rows)] = scores.overall
+    if scores.criteria is None:
+        return MetricScores(overall)
+    criteria = np.full((count, scores.criteria.shape[1]), np.nan)
+    criteria[list(rows)] = scores.criteria
+    return MetricScores(overall, criteria)
 
 
 def check_references(items: Sequence[TextItem], name: str) -> None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rewards.errors import InputError
-from rewards.harmonic.reward import HarmonicEval
-from rewards.humans.metrics.base import MetricScores, TextItem
-from rewards.humans.metrics.harmonic import GAMMAS, harmonic_scores
+from rewards.humans.metrics.base import MetricScores, TextItem, missing_pictures, scattered
+from rewards.humans.metrics.harmonic import GAMMAS, harmonic_reward, harmonic_scores
 from rewards.humans.metrics.overall_judge import DigitSmoothing, OverallJudge, short_overall_prompt
 from rewards.humans.metrics.references import reference_metrics
 from rewards.judges.base import UnsupportedAbility
@@ -42,14 +41,29 @@ class Battery:
     notes: list[str] = field(default_factory=list)
 
     def score(self, task: str, items: Sequence[TextItem]) -> dict[str, MetricScores]:
-        """Scores of n texts of one task by every metric that applies, in the order of the paper's tables."""
+        """Scores of n texts of one task by every metric that applies, in the order of the paper's tables.
+
+        A metric that looks at pictures abstains where the picture is a path to no file; a note counts them.
+
+        Raises:
+            InputError: a judge or CLIPScore was asked for, and not one of the pictures is there.
+        """
         scores = self._references(items)
-        if self.clip is not None:
-            scores["CLIP-S"] = self.clip(items)
-        return scores | (self._judged(task, items) if self.judge is not None else {})
+        if self.judge is None and self.clip is None:
+            return scores
+        missing = missing_pictures(items)
+        if len(missing) == len(items):
+            raise InputError(f"none of the {len(items)} pictures is there; the first should be {items[0].image}")
+        if missing:
+            self._note(f"{len(missing)} of {len(items)} pictures are missing, the first is {items[missing[0]].image}")
+        rows = sorted(set(range(len(items))) - set(missing))
+        seen = [items[n] for n in rows]
+        found = {} if self.clip is None else {"CLIP-S": self.clip(seen)}
+        found |= {} if self.judge is None else self._judged(task, seen)
+        return scores | {name: scattered(of_metric, rows, len(items)) for name, of_metric in found.items()}
 
     def _references(self, items: Sequence[TextItem]) -> dict[str, MetricScores]:
-        if not all(item.references for item in items):
+        if not items or not all(item.references for item in items):
             self._note("reference-based metrics left out: not every text has references")
             return {}
         try:
@@ -77,8 +91,7 @@ class Battery:
             self._note(
                 f"{WITHOUT_CRITERIA}: judge {self.judge.name} was never trained on a prompt for all criteria at once"
             )
-        reward = HarmonicEval(self.judge, task=task, prompts=short)
-        by_gamma = harmonic_scores(reward, items, GAMMAS)
+        by_gamma = harmonic_scores(harmonic_reward(self.judge, task), items, GAMMAS)
         return scores | {gamma_name(gamma): by_gamma[gamma] for gamma in GAMMAS}
 
     def _note(self, note: str) -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from rewards.harmonic.reward import HarmonicEval
+from rewards.harmonic.weighting import harmonic_score
 from rewards.humans.metrics.base import MetricScores, TextItem
+from rewards.judges.base import Judge
 
 GAMMAS = (0.0, 0.01, 0.25, 0.5, 0.75, 1.0)
 
 
+def harmonic_reward(judge: Judge, task: str) -> HarmonicEval:
+    """HarmonicEval of a task; a judge that keeps prompts of its own for captions only uses these for all tasks."""
+    own = judge.prompts or {}
+    return HarmonicEval(judge, task=task, prompts=own.get(task, own.get("captioning")))
+
+
 def harmonic_scores(
-    reward: Any, items: Sequence[TextItem], gammas: Sequence[float] = GAMMAS
+    reward: HarmonicEval, items: Sequence[TextItem], gammas: Sequence[float] = GAMMAS
 ) -> dict[float, MetricScores]:
     """Overall scores for each gamma, all from the same ratings.
 
@@ -23,8 +31,6 @@ def harmonic_scores(
     Returns:
         Scores by gamma; `criteria` is the same in all.
     """
-    from rewards.harmonic.weighting import harmonic_score
-
     scores = reward.score(
         [item.image for item in items],
         [item.text for item in items],

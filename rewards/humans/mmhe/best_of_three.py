@@ -17,12 +17,12 @@ from typing import Literal
 import numpy as np
 
 from rewards.errors import InputError
-from rewards.humans.files import finite_or_none
 from rewards.humans.mmhe.records import CRITERIA, TASKS, Instance
 from rewards.humans.mmhe.scores import CandidateScores
 from rewards.humans.statistics.agreement import Agreement, agreement, no_agreement
 from rewards.humans.statistics.pair_counts import Array
 from rewards.humans.tables import percent, text_table
+from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate, Share, share
 
 Unit = Literal["pairs", "best"]

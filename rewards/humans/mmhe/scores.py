@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import InputError
-from rewards.humans.files import json_lines, number
+from rewards.humans.files import number
 from rewards.humans.mmhe.records import CANDIDATES, CRITERIA, Instance
+from rewards.runs.files import numbered_lines
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def read_scores(path: str | Path, instances: Sequence[Instance]) -> CandidateSco
     criteria = np.full((len(instances), CANDIDATES, len(CRITERIA)), np.nan)
     seen = np.zeros(overall.shape, dtype=bool)
     with_criteria = 0
-    for line, row in json_lines(path):
+    for line, row in numbered_lines(path):
         where = f"{path}, line {line}"
         n, k = position.get(str(row.get("id"))), row.get("candidate")
         if n is None or not isinstance(k, int) or isinstance(k, bool):

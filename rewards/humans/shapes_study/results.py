@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from rewards.humans.files import finite_or_none
 from rewards.humans.mmhe.best_of_three import Accuracy, accuracy_table, criterion_table
 from rewards.humans.statistics.agreement import Agreement
 from rewards.humans.tables import with_interval
+from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate
 
 

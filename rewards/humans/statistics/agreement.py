@@ -16,10 +16,10 @@ import scipy.stats
 from numpy.typing import ArrayLike, NDArray
 
 from rewards.errors import InputError
-from rewards.humans.files import finite_or_none
 from rewards.humans.statistics import named as statistics
 from rewards.humans.statistics.pair_counts import count_pairs, dense_ranks
 from rewards.humans.statistics.resampling import resample
+from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate, percentile_interval, two_sided_p
 
 STATISTICS = (

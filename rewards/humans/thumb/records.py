@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rewards.errors import InputError
-from rewards.humans.files import json_lines, number, read_json, text
+from rewards.humans.files import number, text
+from rewards.runs.files import numbered_lines, read_json
 
 CRITERIA = ("P", "R", "Fl", "Inc", "Con")
 TOTAL = "total"
@@ -46,7 +47,7 @@ def read_thumb(path: str | Path) -> list[RatedCaption]:
             (P + R) / 2 + Fl + Inc + Con; with the line. No lines.
     """
     captions = []
-    for line, row in json_lines(path):
+    for line, row in numbered_lines(path):
         where = f"{path}, line {line}"
         scores = {name: _score(row.get(name), f"{where}, {name}") for name in CRITERIA}
         for name, value in scores.items():

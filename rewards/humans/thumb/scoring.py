@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from rewards.humans.columns import read_columns
-from rewards.humans.files import csv_rows, json_lines
+from rewards.humans.files import csv_rows
 from rewards.humans.metrics.base import MetricScores, TextItem
 from rewards.humans.mmhe.records import CRITERIA as OUR_CRITERIA
 from rewards.humans.thumb.records import RatedCaption, coco_references
+from rewards.runs.files import numbered_lines
 
 
 def as_items(captions: Sequence[RatedCaption], images: Path, references: Path | None = None) -> list[TextItem]:
@@ -43,7 +44,7 @@ def read_thumb_scores(path: Path) -> MetricScores:
     Raises:
         InputError: no column `score`, or something that is no number; with the line.
     """
-    rows = json_lines(path) if path.suffix == ".jsonl" else csv_rows(path)
+    rows = numbered_lines(path) if path.suffix == ".jsonl" else csv_rows(path)
     header = next((row for _, row in rows), {})
     criteria = list(OUR_CRITERIA) if all(name in header for name in OUR_CRITERIA) else []
     columns = read_columns(path, numbers=["score", *criteria])
