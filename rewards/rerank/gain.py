@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import InputError
-from rewards.humans.files import finite_or_none
 from rewards.rerank.ranking import Ranking
+from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate, multiplicities, percentile_interval
 
 Array = NDArray[Any]
