@@ -11,9 +11,10 @@ import io
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, TypeGuard, cast
+from typing import IO, TYPE_CHECKING, TypeGuard, cast
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -37,7 +38,8 @@ not."""
 _CHANNELS = (1, 3, 4)
 
 
-class Picture(NamedTuple):
+@dataclass(frozen=True)
+class Picture:
     """A picture that was read and hashed before: wherever an image is taken, it passes without being read again.
 
     Attributes:

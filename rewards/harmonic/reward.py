@@ -13,6 +13,7 @@ from rewards.errors import InputError
 from rewards.harmonic.boxes import draw_box
 from rewards.harmonic.criteria import get_task, prompt_hash, render, resolve_prompts, uses_input
 from rewards.harmonic.scores import HarmonicScores
+from rewards.harmonic.thoughts import without_thoughts
 from rewards.harmonic.weighting import (
     expected_rating,
     harmonic_score,
@@ -51,6 +52,7 @@ class HarmonicEval(Reward):
         prompts: criterion -> template with `{text}` and, where a question is asked, `{input}`.
         explain: also ask the judge why each criterion's likeliest rating was given (section 4.2); the reasons are in
             the scores' details. Costs a generated sentence a criterion.
+        strip_thoughts: judge a text without its `<think>...</think>` parts.
         name: name in TRL and in the metrics, for telling two of them apart.
 
     Raises:
@@ -75,6 +77,7 @@ class HarmonicEval(Reward):
         min_rating_mass: float = 0.1,
         prompts: Mapping[str, str] | None = None,
         explain: bool = False,
+        strip_thoughts: bool = True,
         name: str = "HarmonicEval",
     ) -> None:
         if not 0 <= gamma <= 1:
@@ -93,6 +96,7 @@ class HarmonicEval(Reward):
         self.normalize = normalize
         self.min_rating_mass = min_rating_mass
         self.explain = explain
+        self.strip_thoughts = strip_thoughts
         self.prompts = resolve_prompts(self.task, criteria, prompts, judge.prompts, self.ratings)
         self.criteria = tuple(self.prompts)
         self.prompt_hash = prompt_hash(task, self.prompts, self._rating_words)
@@ -113,6 +117,7 @@ class HarmonicEval(Reward):
             "normalize": self.normalize,
             "min_rating_mass": self.min_rating_mass,
             "explain": self.explain,
+            "strip_thoughts": self.strip_thoughts,
             "prompt_hash": self.prompt_hash,
             "judge": self.judge.identity(),
         }
@@ -154,7 +159,10 @@ class HarmonicEval(Reward):
                 rows.append((row, self._prepare_row(row, picture, images, texts, inputs, boxes)))
             except InputError as error:
                 reasons[row] = str(error)
+        if self.strip_thoughts:
+            texts = [without_thoughts(text) if isinstance(text, str) else text for text in texts]
         raw = torch.full((len(texts), len(self.criteria), len(self.ratings)), torch.nan)
+        unseen = torch.zeros(raw.shape[:-1])
         if rows:
             asked = [
                 (image, self._prompt(template, texts, inputs, row))
@@ -162,12 +170,15 @@ class HarmonicEval(Reward):
                 for template in self.prompts.values()
             ]
             rated = self.judge.rate([image for image, _ in asked], [prompt for _, prompt in asked], self._rating_words)
-            raw[[row for row, _ in rows]] = rated.probabilities.view(len(rows), *raw.shape[1:])
+            places = [row for row, _ in rows]
+            raw[places] = rated.probabilities.view(len(rows), *raw.shape[1:])
+            if rated.unseen is not None:
+                unseen[places] = rated.unseen.view(len(rows), -1)
             for place, reason in enumerate(rated.reasons):
                 row, criterion = rows[place // len(self.criteria)][0], self.criteria[place % len(self.criteria)]
                 if reason is not None and reasons[row] is None:
                     reasons[row] = f"{criterion}: {reason}"
-        scores = self._aggregate(raw, reasons)
+        scores = self._aggregate(raw, unseen, reasons)
         if self.explain:
             self._explain(scores, dict(rows), texts, inputs)
         return scores
@@ -240,8 +251,8 @@ class HarmonicEval(Reward):
             image = draw_box(image, boxes[row])
         return image
 
-    def _aggregate(self, raw: Tensor, reasons: list[str | None]) -> HarmonicScores:
-        """Scores from the judge's raw probabilities (N, C, R), NaN where it said nothing."""
+    def _aggregate(self, raw: Tensor, unseen: Tensor, reasons: list[str | None]) -> HarmonicScores:
+        """Scores from the judge's raw probabilities (N, C, R), NaN where it said nothing, and what it hid (N, C)."""
         shape = raw.shape[:-1]
         answered = ~raw.isnan().any(-1)
         filled = torch.where(answered.unsqueeze(-1), raw, 0.0)
@@ -258,9 +269,10 @@ class HarmonicEval(Reward):
         overall = torch.full(shape[:1], torch.nan)
         kept = probabilities[judged]
         criteria[judged] = expected_rating(kept, self.ratings)
-        sigma[judged] = rating_deviation(kept, self.ratings)
+        hidden = unseen[judged] / mass[judged] if self.normalize else unseen[judged]
+        sigma[judged] = rating_deviation(kept, self.ratings, hidden)
         weights[judged] = harmonic_weights(sigma[judged], self.gamma)
-        overall[judged] = harmonic_score(kept, self.ratings, self.gamma)
+        overall[judged] = harmonic_score(kept, self.ratings, self.gamma, hidden)
         return HarmonicScores.of(
             self.criteria, overall, reasons, criteria, sigma, weights, probabilities, mass, self.prompt_hash
         )

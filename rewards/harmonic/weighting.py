@@ -58,25 +58,35 @@ def expected_rating(probabilities: Tensor, ratings: Sequence[float] | Tensor) ->
     return _as_result(_expectation(exact, values), probabilities)
 
 
-def rating_deviation(probabilities: Tensor, ratings: Sequence[float] | Tensor) -> Tensor:
+def rating_deviation(probabilities: Tensor, ratings: Sequence[float] | Tensor, unseen: Tensor | None = None) -> Tensor:
     """The deviation of the rating: sigma_c = sqrt(sum_r (r - s~_c)^2 P(r)) (HarmonicEval eq. 2).
+
+    A chat server shows its likeliest tokens only. A short list would pass for certainty, take all of the weight, and
+    make the overall score jump when a rating leaves the list. So the mass u that a list may hide from the ratings
+    enters as if it lay on the rating that is farthest from s~_c: sigma_c^2 = sum_r (r - s~_c)^2 P(r) +
+    u max_r (r - s~_c)^2. That is the largest second moment about s~_c that any distribution of the hidden mass gives;
+    it is continuous in every listed probability, and eq. 2 itself at u = 0.
 
     Args:
         probabilities: probabilities of the ratings, shape (..., C, R), non-negative.
         ratings: the R numbers that the judge could answer.
+        unseen: the most probability that the ratings may have beyond `probabilities`, shape (..., C), in the same unit
+            (where `probabilities` were divided by their mass, divided by it too). None: nothing is hidden.
 
     Returns:
-        Shape (..., C), at least 0; exactly 0 where all probability (1) lies on one rating.
+        Shape (..., C), at least 0; exactly 0 where all probability (1) lies on one rating and none is hidden.
 
     Raises:
-        ValueError: as :func:`expected_rating`.
+        ValueError: as :func:`expected_rating`, also for unseen mass that is negative, NaN or infinite.
 
     Example:
         >>> rating_deviation(torch.tensor([[0.5, 0.0, 0.0, 0.0, 0.5]]), (1, 2, 3, 4, 5))
         tensor([2.])
+        >>> rating_deviation(torch.tensor([[0.0, 0.0, 0.0, 0.0, 1.0]]), (1, 2, 3, 4, 5), unseen=torch.tensor([0.01]))
+        tensor([0.4000])
     """
     exact, values = _checked_pair(probabilities, ratings)
-    return _as_result(_deviation(exact, values), probabilities)
+    return _as_result(_deviation(exact, values, _checked_unseen(unseen)), probabilities)
 
 
 def harmonic_weights(deviation: Tensor, gamma: float) -> Tensor:
@@ -105,13 +115,16 @@ def harmonic_weights(deviation: Tensor, gamma: float) -> Tensor:
     return _as_result(_weights(_checked(deviation, "deviation"), gamma), deviation)
 
 
-def harmonic_score(probabilities: Tensor, ratings: Sequence[float] | Tensor, gamma: float) -> Tensor:
+def harmonic_score(
+    probabilities: Tensor, ratings: Sequence[float] | Tensor, gamma: float, unseen: Tensor | None = None
+) -> Tensor:
     """The overall score: S = sum_c w_c s~_c (HarmonicEval eq. 1).
 
     Args:
         probabilities: probabilities of the ratings, shape (..., C, R), non-negative.
         ratings: the R numbers that the judge could answer.
         gamma: between uniform (1) and selective (0) weighting; the paper's default is 0.75.
+        unseen: as for :func:`rating_deviation`.
 
     Returns:
         Shape (...), within the range of the ratings if the probabilities of every criterion sum to 1.
@@ -126,7 +139,7 @@ def harmonic_score(probabilities: Tensor, ratings: Sequence[float] | Tensor, gam
     """
     _check_gamma(gamma)
     exact, values = _checked_pair(probabilities, ratings)
-    weights = _weights(_deviation(exact, values), gamma)
+    weights = _weights(_deviation(exact, values, _checked_unseen(unseen)), gamma)
     return _as_result((weights * _expectation(exact, values)).sum(-1), probabilities)
 
 
@@ -134,9 +147,14 @@ def _expectation(probabilities: Tensor, ratings: Tensor) -> Tensor:
     return (probabilities * ratings).sum(-1)
 
 
-def _deviation(probabilities: Tensor, ratings: Tensor) -> Tensor:
-    distance = ratings - _expectation(probabilities, ratings).unsqueeze(-1)
-    return (distance.square() * probabilities).sum(-1).sqrt()
+def _deviation(probabilities: Tensor, ratings: Tensor, unseen: Tensor | None) -> Tensor:
+    squares = (ratings - _expectation(probabilities, ratings).unsqueeze(-1)).square()
+    moment = (squares * probabilities).sum(-1)
+    return (moment if unseen is None else moment + unseen * squares.amax(-1)).sqrt()
+
+
+def _checked_unseen(unseen: Tensor | None) -> Tensor | None:
+    return None if unseen is None else _checked(unseen, "unseen mass")
 
 
 def _weights(deviation: Tensor, gamma: float) -> Tensor:

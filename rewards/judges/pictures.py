@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
 
 import torch
 from PIL import Image
@@ -67,8 +66,7 @@ def pictures_of_rows(
 def _pictures_of(
     entry: object, index: int, keep_tensors: bool, read: Callable[..., Picture]
 ) -> tuple[Picture, ...] | InputError:
-    several = isinstance(entry, (list, tuple)) and not isinstance(entry, Picture)
-    entries = cast("Sequence[object]", entry) if several else [entry]
+    entries: Sequence[object] = entry if isinstance(entry, (list, tuple)) else [entry]
     if not entries:
         return InputError(f"row {index} has no image")
     try:

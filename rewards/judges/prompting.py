@@ -15,6 +15,30 @@ WHY = "Why? Tell me the reason."
 """How a judge is asked for the reason of a rating (HarmonicEval section 4, after FLEUR)."""
 
 
+_QUIET = {"enable_thinking": False, "thinking": False}
+"""Arguments of chat templates by which a model answers at once (Qwen3's, DeepSeek's); others do not look at them."""
+
+_OPENING = re.compile(
+    r"(<\|?/?|\[/?|◁/?)(begin_of_|end_of_)?(think|thinking|thought|reasoning)(\|?>|\]|▷)", re.IGNORECASE
+)
+"""A tag of a thought: `<think>`, `[THINK]`, `◁think▷`, `<|begin_of_thought|>`."""
+
+
+def added_tokens(tokenizer: Any) -> dict[str, int]:
+    """The tokens beside a tokenizer's ordinary vocabulary, control tokens among them, and their ids.
+
+    Raises:
+        InputError: The tokenizer does not tell them (mistral-common's does not).
+    """
+    if not hasattr(tokenizer, "get_added_vocab"):
+        raise InputError(
+            f"the judge's tokenizer ({type(tokenizer).__name__}) does not tell its control tokens, so that a text "
+            "could not be kept from using them; load the checkpoint where mistral-common is not installed, with its "
+            "tokenizer.json"
+        )
+    return {str(token): int(token_id) for token, token_id in tokenizer.get_added_vocab().items()}
+
+
 class PlainText:
     """Puts a blank into every control token of a text, so that it is read as the characters that it shows.
 
@@ -26,7 +50,7 @@ class PlainText:
     """
 
     def __init__(self, processor: Any) -> None:
-        tokens = {str(token) for token in processor.tokenizer.get_added_vocab()}
+        tokens = set(added_tokens(processor.tokenizer))
         tokens |= {str(token) for token in processor.tokenizer.all_special_tokens}
         # Processors replace their placeholder in the string, before the tokenizer sees it.
         names = ("image_token", "video_token")
@@ -47,11 +71,15 @@ class PlainText:
 class Prompting:
     """Renders texts with a processor's chat template and keeps control tokens in them from acting.
 
+    A rating is read right after the generation prompt. Where a template opens a thought there, it is asked not to, or
+    the thought is closed at once: the first token must be the answer's.
+
     Args:
         processor: A transformers processor with a tokenizer.
 
     Raises:
-        InputError: The chat template drops the user's text.
+        InputError: The chat template drops the user's text, or opens a thought that cannot be closed; or the tokenizer
+            does not tell its control tokens.
     """
 
     def __init__(self, processor: Any) -> None:
@@ -76,7 +104,7 @@ class Prompting:
             {"role": "assistant", "content": [{"type": "text", "text": _SAID}]},
             {"role": "user", "content": [{"type": "text", "text": WHY}]},
         ]
-        rendered = self.processor.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        rendered = _without_thought(self.processor, turns)
         if rendered.count(_SAID) != 1:
             raise InputError("the judge's chat template does not show earlier answers; it cannot explain its ratings")
         return rendered.rpartition(_SAID)[2]
@@ -93,7 +121,35 @@ def _render(processor: Any, images: int) -> str:
         return f"{str(image_token) * images}{_MARKER}\n"
     content = [{"type": "image"} for _ in range(images)] + [{"type": "text", "text": _MARKER}]
     turn = [{"role": "user", "content": content}]
-    rendered = processor.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
+    rendered = _without_thought(processor, turn)
     if rendered.count(_MARKER) != 1:
         raise InputError("the judge's chat template does not show the user's text exactly once; it cannot be used")
     return rendered
+
+
+def _without_thought(processor: Any, turns: list[dict[str, Any]]) -> str:
+    """The turns and a generation prompt after which the model answers, and does not think first."""
+    rendered = str(processor.apply_chat_template(turns, add_generation_prompt=True, tokenize=False, **_QUIET))
+    if (opened := _open_thought(rendered)) is None:
+        return rendered
+    closing = _closing(opened)
+    template = str(getattr(processor, "chat_template", None) or processor.tokenizer.chat_template)
+    if closing not in template and closing not in added_tokens(processor.tokenizer):
+        raise InputError(
+            f"the judge's chat template opens a thought ({opened}) for the model and knows no end of it ({closing}): a "
+            "rating would be read in the middle of its thoughts; use a checkpoint that answers at once"
+        )
+    return f"{rendered.rstrip()}\n\n{closing}\n\n"
+
+
+def _open_thought(rendered: str) -> str | None:
+    """The tag of a thought that the generation prompt opens and does not close."""
+    tags = list(_OPENING.finditer(rendered.rpartition(_MARKER)[2]))
+    return tags[-1][0] if tags and "/" not in tags[-1][0] and tags[-1][2] != "end_of_" else None
+
+
+def _closing(opening: str) -> str:
+    """`</think>` for `<think>`, `<|end_of_thought|>` for `<|begin_of_thought|>`."""
+    if "begin_of_" in opening:
+        return opening.replace("begin_of_", "end_of_")
+    return opening[0] + "/" + opening[1:]

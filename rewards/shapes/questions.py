@@ -36,9 +36,9 @@ def questions_for(caption: str) -> list[Question]:
     rows: list[tuple[str, str, tuple[str, ...], str, str]] = []
     for phrase in said.phrases:
         rows += _about(phrase, said)
-    if len(said.phrases) > 1 or said.phrases[0].count == 1:
-        total = NUMBERS[sum(p.count or 0 for p in said.phrases)]
-        rows.append(("how many objects are there?", total, NUMBERS, "objects", "counting"))
+    total = sum(p.count or 0 for p in said.phrases)
+    if total < len(NUMBERS) and (len(said.phrases) > 1 or said.phrases[0].count == 1):  # else there is no word for it
+        rows.append(("how many objects are there?", NUMBERS[total], NUMBERS, "objects", "counting"))
     if said.relation:
         a, b = (f"{p.color} {p.shape}" for p in said.phrases[:2])
         rows.append((f"is the {a} {said.relation} the {b}?", "yes", ("yes", "no"), said.relation, "spatial"))

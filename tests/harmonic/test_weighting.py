@@ -175,3 +175,32 @@ def test_refuses_values_that_are_no_deviations(value):
 def test_refuses_a_last_axis_that_does_not_match_the_ratings(function):
     with pytest.raises(ValueError, match=r"\(2, 5\)"):
         function(torch.full((2, 5), 0.2), (1, 2, 3))
+
+
+def test_hidden_mass_widens_the_deviation_as_stated():
+    """sigma^2 = sum_r (r - s)^2 P(r) + u max_r (r - s)^2, against numbers worked out by hand."""
+    probabilities = torch.tensor([[0.0, 0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
+    unseen = torch.tensor([0.02, 0.25], dtype=torch.float64)
+    found = rating_deviation(probabilities, (1, 2, 3, 4, 5), unseen)
+    expected = [(0.25 + 0.02 * 3.5**2) ** 0.5, (0.25 * 2**2) ** 0.5]
+    assert found.tolist() == pytest.approx(expected, abs=1e-12)
+    assert torch.equal(
+        rating_deviation(probabilities, (1, 2, 3, 4, 5), torch.zeros(2)),
+        rating_deviation(probabilities, (1, 2, 3, 4, 5)),
+    )
+    with pytest.raises(ValueError, match="unseen mass must not be negative"):
+        rating_deviation(probabilities, (1, 2, 3, 4, 5), -unseen)
+
+
+@given(st.data())
+def test_no_distribution_of_the_hidden_mass_spreads_wider(data):
+    shares = data.draw(st.lists(st.floats(0.0, 1.0), min_size=5, max_size=5).filter(lambda row: sum(row) > 0.1))
+    hidden = data.draw(st.lists(st.floats(0.0, 1.0), min_size=5, max_size=5).filter(lambda row: sum(row) > 0.1))
+    unseen = data.draw(st.floats(0.0, 0.3))
+    ratings = torch.arange(1.0, 6.0, dtype=torch.float64)
+    seen = torch.tensor(shares, dtype=torch.float64)
+    seen = seen / seen.sum() * (1 - unseen)
+    placed = torch.tensor(hidden, dtype=torch.float64)
+    true = seen + placed / placed.sum() * unseen
+    bound = rating_deviation(seen / (1 - unseen), ratings, torch.tensor(unseen / (1 - unseen), dtype=torch.float64))
+    assert rating_deviation(true, ratings) <= bound + 1e-9

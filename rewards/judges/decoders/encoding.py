@@ -10,7 +10,7 @@ import torch
 
 from rewards.errors import InputError
 from rewards.images import Picture
-from rewards.judges.prompting import Prompting
+from rewards.judges.prompting import Prompting, added_tokens
 
 _TEXT_KEYS = ("input_ids", "attention_mask", "mm_token_type_ids", "token_type_ids", "text_replacement_offsets")
 _PROBE = "a"
@@ -44,7 +44,7 @@ class Encoder:
         self.tokenizer = processor.tokenizer
         self.device = device
         self.dtype = dtype
-        added = sorted((re.escape(token) for token in self.tokenizer.get_added_vocab()), key=len, reverse=True)
+        added = sorted((re.escape(token) for token in added_tokens(self.tokenizer)), key=len, reverse=True)
         self._runs = re.compile(rf"({'|'.join(added)})\1*") if added else re.compile(r"(?!)")
         self.takes_tensors = hasattr(processor, "image_processor") and not type(
             processor.image_processor

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rewards.judges.base import UnsupportedAbility
+from rewards.judges.prompting import added_tokens
 
 _BLANKS = ("", " ", "Ġ", "▁")
 
@@ -77,4 +78,4 @@ def _variants(tokenizer: Any, rating: str) -> list[int]:
 
 
 def _ends_in_added_token(tokenizer: Any, tail: str) -> bool:
-    return any(tail.endswith(token) for token in tokenizer.get_added_vocab())
+    return any(tail.endswith(token) for token in added_tokens(tokenizer))

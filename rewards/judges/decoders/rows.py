@@ -15,7 +15,7 @@ from rewards.judges.decoders.encoding import Encoder, Looked
 from rewards.judges.decoders.plain import Plain
 from rewards.judges.decoders.shared_prefix import ARCHITECTURES, SharedPrefix
 from rewards.judges.pictures import pictures_of_rows
-from rewards.judges.prompting import Prompting
+from rewards.judges.prompting import Prompting, added_tokens
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -59,7 +59,7 @@ class PictureRows:
             self._say_plain(f"{model.config.model_type} is not among the tested architectures")
         # What plain text may become: the unknown token, and single bytes where a tokenizer falls back to them.
         harmless = {processor.tokenizer.unk_token, *(f"<0x{byte:02X}>" for byte in range(256))}
-        added = processor.tokenizer.get_added_vocab()
+        added = added_tokens(processor.tokenizer)
         self._controls = {token_id for token, token_id in added.items() if token not in harmless}
         self._context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
 

@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from string import ascii_uppercase
-from typing import Any
+from typing import NamedTuple
 
-from rewards.judges.elsewhere.http import GaveUp
+from rewards.judges.elsewhere.http import Answer, GaveUp
+from rewards.judges.elsewhere.said import check_spoken
+
+SENTINEL = -100.0
+"""Log-probabilities below it say "not computed" (servers fill with -9999, -1000, -inf): no probability is that small
+in a list of the likeliest tokens."""
+
+MOST_TOTAL = 1 + 1e-3
+"""Largest sum of a list of probabilities; servers round."""
+
+
+class Listed(NamedTuple):
+    """What a list of log-probabilities says of some words.
+
+    Attributes:
+        probabilities: of each word, its spellings summed; 0 for one that is not listed.
+        unseen: what the list leaves, and so the most that unlisted spellings of the words can have together.
+    """
+
+    probabilities: list[float]
+    unseen: float
+
 
 CHOICE_PROMPT = "{question}\n{choices}\nAnswer with the letter of the right choice and nothing else."
 """How choices are offered: "A. red" and so on, a line each."""
@@ -27,8 +49,12 @@ def lettered(question: str, choices: Sequence[str]) -> str:
     return CHOICE_PROMPT.format(question=question, choices="\n".join(lines))
 
 
-def read_listed(answer: dict[str, Any], words: Sequence[str], most_unknown: float, what: str) -> list[float]:
+def read_listed(answer: Answer, words: Sequence[str], most_unknown: float, what: str) -> Listed:
     """Probability of each word in the first token's list of log-probabilities.
+
+    Nothing is taken from a list that contradicts itself: one token listed twice, or probabilities above 1 in all.
+    Entries that stand for "not computed" (:data:`SENTINEL`) are left out: what they hide is part of what the list
+    leaves.
 
     Args:
         answer: What the server answered.
@@ -37,31 +63,55 @@ def read_listed(answer: dict[str, Any], words: Sequence[str], most_unknown: floa
         what: What the words are, for messages.
 
     Raises:
-        GaveUp: The list has none of the words, or hides too much.
+        GaveUp: The list has none of the words, hides too much or contradicts itself; or the model did not begin with
+            its answer (a refusal, a filter, a thought).
 
     Example:
         >>> listed = [{"token": "4", "logprob": math.log(0.75)}, {"token": " 5", "logprob": math.log(0.25)}]
-        >>> answer = {"choices": [{"logprobs": {"content": [{"top_logprobs": listed}]}}]}
-        >>> [round(p, 2) for p in read_listed(answer, ("3", "4", "5"), 0.05, "ratings")]
+        >>> answer = {"choices": [{"message": {}, "logprobs": {"content": [{"top_logprobs": listed}]}}]}
+        >>> [round(p, 2) for p in read_listed(answer, ("3", "4", "5"), 0.05, "ratings").probabilities]
         [0.0, 0.75, 0.25]
     """
-    listed = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+    check_spoken(answer["choices"][0])
+    entries = [
+        (str(entry["token"]), float(entry["logprob"]))
+        for entry in answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+    ]
+    listed = [(token, logprob) for token, logprob in entries if not logprob <= SENTINEL]
     found = dict.fromkeys(words, 0.0)
-    total, smallest = 0.0, 1.0
-    present = set()
-    for entry in listed:
-        probability = math.exp(float(entry["logprob"]))
-        if not 0 <= probability <= 1.001:
-            raise GaveUp(f"the server's answer holds a log-probability of {entry['logprob']}")
-        total, smallest = total + probability, min(smallest, probability)
-        word = str(entry["token"]).strip()
-        if word in found:
-            found[word] += probability
-            present.add(word)
+    for token, count in Counter(token for token, _ in listed).items():
+        if count > 1 and token.strip() in found:
+            raise GaveUp(f"the server lists the token {token!r} {count} times: its probability cannot be told")
+    total = 0.0
+    for token, logprob in listed:
+        if not logprob <= MOST_TOTAL - 1:  # NaN too
+            raise GaveUp(f"the server's answer holds a log-probability of {logprob}")
+        total += math.exp(logprob)
+        if token.strip() in found:
+            found[token.strip()] += math.exp(logprob)
+    if total > MOST_TOTAL:
+        raise GaveUp(f"the server's probabilities add up to {total:.4g}")
+    present = {token.strip() for token, _ in listed} & set(words)
     if not present:
         raise GaveUp(f"none of the {what} {list(words)} is among the server's {len(listed)} likeliest tokens")
     # Each hidden word has at most the smallest listed probability; all of them at most what the list leaves.
-    unknown = min(max(0.0, 1 - total), smallest * (len(found) - len(present)))
+    unseen = max(0.0, 1 - total)
+    unknown = min(unseen, math.exp(min(logprob for _, logprob in listed)) * (len(found) - len(present)))
     if unknown > most_unknown:
         raise GaveUp(f"up to {unknown:.2f} of the probability may be on {what} that the server did not list")
-    return [found[word] for word in words]
+    return Listed([found[word] for word in words], unseen)
+
+
+def may_be_split(words: Sequence[str]) -> list[str]:
+    """Words whose first token could be taken for another word: "10" on a scale that has "1" as well.
+
+    Example:
+        >>> may_be_split(["1", "2", "10"])
+        ['10']
+    """
+    return [word for word in words if any(word != other and word.startswith(other) for other in words)]
+
+
+def begins_whole(answer: Answer, word: str) -> bool:
+    """Whether a server that was asked to write `word` wrote it as its first token."""
+    return str(answer["choices"][0]["logprobs"]["content"][0]["token"]).strip() == word
