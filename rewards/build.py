@@ -37,6 +37,7 @@ class RewardSettings:
         task, criteria, gamma, normalize, min_rating_mass, prompts, explain: of HarmonicEval.
         questions: TIFA's question store (SQLite).
         answer, soft: of TIFA.
+        matching: how free-form answers become choices: `code`, `paper`, or `official` as the released scorer does.
         sentence_model: SBERT for TIFA's free-form answers; None matches exactly.
         function: `package.module:name` of a function, a reward, or a class without arguments.
         rewards: of a combined reward, each with its own settings and weight.
@@ -63,6 +64,7 @@ class RewardSettings:
     questions: str | None = None
     answer: Literal["free_form", "choices"] | None = None
     soft: bool = False
+    matching: Literal["code", "paper", "official"] = "code"
     sentence_model: str | None = SENTENCE_MODEL
     function: str | None = None
     rewards: list[RewardSettings] = field(default_factory=list)
@@ -186,7 +188,7 @@ def _tifa(settings: RewardSettings, device: str | None) -> Reward:
     from rewards.tifa.store.store import QuestionStore
 
     store = QuestionStore(settings.questions, create=False)
-    matcher = AnswerMatcher(sentence_model=settings.sentence_model)
+    matcher = AnswerMatcher(settings.sentence_model, mode=settings.matching)
     judge = build_judge(settings, device)
     return TIFA(judge, store, answer=settings.answer, soft=settings.soft, matcher=matcher)
 

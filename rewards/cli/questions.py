@@ -81,7 +81,9 @@ def build(
 def filter_(
     store: Path = _STORE,
     model: str | None = typer.Option(None, help="A T5 checkpoint; default: UnifiedQA v2 large, the paper's."),
-    mode: str = typer.Option("paper", help="paper: word F1 > 0.7 for all; code: > 0.6, yes/no exempt, number words."),
+    mode: str = typer.Option(
+        "paper", help="paper: word F1 > 0.7 for all; code: > 0.6, yes/no exempt; official: as released."
+    ),
     threshold: float | None = typer.Option(None, help="Of the word F1, instead of the mode's."),
     ask: bool = typer.Option(True, help="With --no-ask decide anew from the recorded answers."),
     batch_size: int = typer.Option(32, min=1, help="Questions in one call of the model."),
@@ -92,9 +94,10 @@ def filter_(
     file."""
     questions = _open(store)
     from rewards.tifa.questions.filtering import filter_questions
-    from rewards.tifa.questions.unifiedqa import UNIFIEDQA, UnifiedQA
+    from rewards.tifa.questions.unifiedqa import UNIFIEDQA, Encoding, UnifiedQA
 
-    answerer = UnifiedQA(model or UNIFIEDQA, device=device, dtype=dtype) if ask else None
+    encoding: Encoding = "released" if mode == "official" else "unifiedqa"
+    answerer = UnifiedQA(model or UNIFIEDQA, device=device, dtype=dtype, encoding=encoding) if ask else None
     with _progress(sum(1 for _ in questions.everything()), "questions") as advance:
         report = filter_questions(questions, answerer, mode, threshold, batch_size, advance)
     typer.echo(f"{report.kept} questions kept, {report.dropped} dropped; {report.asked} asked about now")

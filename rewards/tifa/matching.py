@@ -1,15 +1,24 @@
 """A free-form answer -> one of the choices, or nothing (TIFA §3.3).
 
-The paper maps every answer to the nearest choice by SBERT, the released code only those that equal no choice; neither
-has a threshold, so that an empty answer becomes "no" and "0" becomes "1". Here an answer that is near no choice is
-`unmatched`: wrong, and counted.
+The paper maps every answer to the nearest choice by SBERT, the released code only those that equal no choice letter by
+letter; neither has a threshold, so that an empty answer becomes "no" and "0" becomes "1". Offered are
+
+| mode | equal answers | SBERT is asked | threshold |
+|---|---|---|---|
+| `code` (default) | in normalised form, and by what they say | about open answers that equal no choice | 0.5 |
+| `paper` | | about every open answer | 0.5 |
+| `official` | letter by letter | about every other answer | none |
+
+`official` gives choice by choice what the released scorer gives (`benchmarks/tifa_official.py` compares them). The other
+two differ from it on purpose: numbers, yes and no are read by rule and never by nearness, and an answer that is near no
+choice is `unmatched`: wrong, and counted.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +31,9 @@ from rewards.tifa import SENTENCE_MODEL, closed
 from rewards.tifa.closed import polarity, quantity
 from rewards.tifa.normalization import normalize_answer
 from rewards.tifa.numbers import is_number
+from rewards.tifa.released_matching import ReleasedSentences
+
+MODES = ("code", "paper", "official")
 
 THRESHOLD = 0.5
 """Least cosine similarity of a match. See `benchmarks/tifa_matching.py` for what it lets through."""
@@ -52,11 +64,16 @@ class AnswerMatcher:
     Args:
         sentence_model: A sentence-transformers checkpoint or directory, loaded when an answer first needs it; None to
             match exactly only.
-        threshold: Least cosine similarity, in [-1, 1], at which the nearest choice is taken.
+        threshold: Least cosine similarity, in [-1, 1], at which the nearest choice is taken; default: 0.5, and none
+            in mode "official".
         mode: "code": SBERT only for answers that equal no choice; "paper": SBERT for every answer. Numbers, "yes",
             "no" and empty answers match exactly or not at all in both: their embeddings lie close together whatever
-            they mean.
+            they mean. "official": as the released scorer, for numbers that are compared with published ones.
         device: Where the sentence model runs.
+
+    Raises:
+        InputError: An unknown mode, a threshold out of range or in mode "official", or a mode that needs a sentence
+            model without one.
 
     Example:
         >>> matcher = AnswerMatcher(sentence_model=None)
@@ -72,16 +89,19 @@ class AnswerMatcher:
     def __init__(
         self,
         sentence_model: str | None = SENTENCE_MODEL,
-        threshold: float = THRESHOLD,
+        threshold: float | None = None,
         mode: str = "code",
         device: str = "cpu",
     ) -> None:
-        if mode not in ("paper", "code"):
-            raise InputError(f"mode is {mode!r}; expected 'paper' or 'code'")
+        if mode not in MODES:
+            raise InputError(f"mode is {mode!r}; expected one of {', '.join(map(repr, MODES))}")
+        if mode == "official" and threshold is not None:
+            raise InputError(f"threshold is {threshold!r}; the released scorer (mode='official') has none")
+        threshold = THRESHOLD if threshold is None else threshold
         if not -1 <= threshold <= 1:
             raise InputError(f"threshold is {threshold!r}; expected a cosine similarity in [-1, 1]")
-        if mode == "paper" and sentence_model is None:
-            raise InputError("mode='paper' matches every answer by SBERT and needs a sentence model")
+        if mode != "code" and sentence_model is None:
+            raise InputError(f"mode={mode!r} matches by SBERT and needs a sentence model")
         self.sentence_model = sentence_model
         self.threshold = threshold
         self.mode = mode
@@ -90,7 +110,8 @@ class AnswerMatcher:
 
     def identity(self) -> dict[str, Any]:
         """What must be recorded with a score for it to be made again."""
-        return {"sentence_model": self.sentence_model, "threshold": self.threshold, "mode": self.mode}
+        threshold = None if self.mode == "official" else self.threshold
+        return {"sentence_model": self.sentence_model, "threshold": threshold, "mode": self.mode}
 
     def load(self) -> None:
         """Load the sentence model now instead of when an answer first needs it.
@@ -100,7 +121,8 @@ class AnswerMatcher:
         """
         with self._lock:
             if self._model is None and self.sentence_model is not None:
-                self._model = _load_sentence_model(self.sentence_model, self.device)
+                kind = ReleasedSentences if self.mode == "official" else _sentence_transformer
+                self._model = _load_sentence_model(self.sentence_model, self.device, kind)
 
     def match(self, answers: Sequence[str], choices: Sequence[Sequence[str]]) -> list[Match]:
         """Match each answer against its own choices.
@@ -120,6 +142,8 @@ class AnswerMatcher:
         for row, options in enumerate(choices):
             if not options:
                 raise InputError(f"row {row} (answer {answers[row]!r}) has no choices")
+        if self.mode == "official":
+            return [self._as_released(answer, options) for answer, options in zip(answers, choices)]
         matches = [match_exactly(answer, options) for answer, options in zip(answers, choices)]
         asked = [row for row, match in enumerate(matches) if self._needs_sentences(match, answers[row], choices[row])]
         if asked:
@@ -127,6 +151,13 @@ class AnswerMatcher:
         for row in asked:
             matches[row] = self._nearest(answers[row], choices[row])
         return matches
+
+    def _as_released(self, answer: str, choices: Sequence[str]) -> Match:
+        if answer in choices:
+            return Match(list(choices).index(answer), "exact", 1.0)
+        with self._lock:
+            self.load()
+            return Match(*self._model.nearest(answer, choices))
 
     def _needs_sentences(self, match: Match, answer: str, choices: Sequence[str]) -> bool:
         if self.sentence_model is None or is_closed(answer):
@@ -214,16 +245,20 @@ def is_closed(text: str) -> bool:
     return closed.is_closed(normalize_answer(text))
 
 
-def _load_sentence_model(name: str, device: str) -> Any:
+def _load_sentence_model(name: str, device: str, kind: Callable[[str, str], Any]) -> Any:
     reason: str | None = why_missing(name if "/" in name else f"sentence-transformers/{name}")
     if reason is None or Path(name).exists():
-        from sentence_transformers import SentenceTransformer
-
         try:
-            return SentenceTransformer(name, device=device, model_kwargs={"use_safetensors": True}).eval()
+            return kind(name, device)
         except (OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
     raise InputError(
         f"sentence model {name!r} cannot be loaded ({reason}); download it, pass its directory, or pass "
         "AnswerMatcher(sentence_model=None) to match exactly only"
     )
+
+
+def _sentence_transformer(name: str, device: str) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(name, device=device, model_kwargs={"use_safetensors": True}).eval()

@@ -1,6 +1,7 @@
 import pickle
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -218,7 +219,9 @@ def test_a_model_that_is_not_there_is_one_clear_error() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"mode": "fast"}, "'paper' or 'code'"),
+        ({"mode": "fast"}, "'code', 'paper', 'official'"),
+        ({"mode": "official", "threshold": 0.5}, "has none"),
+        ({"mode": "official", "sentence_model": None}, "needs"),
         ({"threshold": 2}, "cosine"),
         ({"mode": "paper", "sentence_model": None}, "needs"),
     ],
@@ -245,3 +248,34 @@ def test_closed_answers() -> None:
         False,
         False,
     ]
+
+
+def released(answer: str, choices: list[str], folder: str) -> str:
+    """`tifascore`'s rule, from its description: equal letter by letter, else the nearest by mean-pooled SBERT."""
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+
+    def embedded(texts: list[str]) -> torch.Tensor:
+        batch = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+        with torch.no_grad():
+            hidden = model(**batch).last_hidden_state
+        mean = (hidden * batch["attention_mask"][..., None]).sum(1) / batch["attention_mask"].sum(1, keepdim=True)
+        return mean / mean.norm(dim=1, keepdim=True)
+
+    return answer if answer in choices else choices[int((embedded(choices) @ embedded([answer]).T).argmax())]
+
+
+def test_official_mode_is_the_released_rule_with_its_faults(minilm: str) -> None:
+    official = AnswerMatcher(minilm, mode="official")
+    rows = [
+        ("yes", ["yes", "no"]), ("Yes", ["yes", "no"]), ("", ["yes", "no"]), ("0", ["1", "2", "3"]),
+        ("three", ["1", "2", "3", "4"]), ("unknown", ["red", "blue"]), ("puppy", ["dog", "DOG", "Dog"]),
+        ("maybe", ["yes", "no"]), ("red", ["Red.", "red"]), ("two dogs", ["1", "2", "3"]),
+    ]  # fmt: skip
+    matches = official.match([answer for answer, _ in rows], [choices for _, choices in rows])
+    found = [choices[match.index or 0] for match, (_, choices) in zip(matches, rows, strict=True)]
+    assert found == [released(answer, choices, minilm) for answer, choices in rows]
+    assert found[2] == "no" and found[3] == "1"  # the faults that the default mode does not have
+    assert all(match.how != "unmatched" for match in matches)
+    assert official.identity() == {"sentence_model": minilm, "threshold": None, "mode": "official"}

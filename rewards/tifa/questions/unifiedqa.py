@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -14,6 +14,8 @@ from rewards.tifa.questions.question import Question
 
 UNIFIEDQA = "allenai/unifiedqa-v2-t5-large-1363200"
 """The checkpoint of the paper and the released code."""
+
+Encoding = Literal["unifiedqa", "released"]
 
 _NEW_TOKENS = 30
 _SEPARATOR = " \\n "
@@ -34,23 +36,30 @@ class TextAnswerer(Protocol):
 class UnifiedQA:
     """A T5 model of the UnifiedQA family, greedy, in batches that do not change its answers.
 
-    Inputs are encoded as UnifiedQA was trained: in lower case, the parts separated by a backslash and an n, every
-    choice lettered, choices before the text. (The released TIFA code separates by a newline, which T5's tokenizer
-    reads as a blank, puts the choices last, and leaves out the fifth choice and later ones.)
+    Inputs are encoded as UnifiedQA was trained (see :func:`encode`), or as the released TIFA code encodes them.
 
     Args:
         name: Checkpoint or directory.
         device: Default: this process's GPU, else the CPU.
         dtype: Default: float32 on the CPU, the checkpoint's own elsewhere.
         revision: Branch, tag or commit.
+        encoding: "unifiedqa" or "released".
 
     Raises:
-        InputError: No such checkpoint.
+        InputError: No such checkpoint, or an unknown encoding.
     """
 
     def __init__(
-        self, name: str = UNIFIEDQA, device: str | None = None, dtype: str | None = None, revision: str | None = None
+        self,
+        name: str = UNIFIEDQA,
+        device: str | None = None,
+        dtype: str | None = None,
+        revision: str | None = None,
+        encoding: Encoding = "unifiedqa",
     ) -> None:
+        if encoding not in ("unifiedqa", "released"):
+            raise InputError(f"encoding is {encoding!r}; expected 'unifiedqa' or 'released'")
+        self.encoding = encoding
         self.device = resolve_device(device)
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision)
@@ -66,13 +75,13 @@ class UnifiedQA:
     def identity(self) -> dict[str, Any]:
         """Name, revision, dtype and encoding."""
         dtype = str(self.model.dtype).removeprefix("torch.")
-        return {"name": self.name, "revision": self.revision, "dtype": dtype, "encoding": "unifiedqa"}
+        return {"name": self.name, "revision": self.revision, "dtype": dtype, "encoding": self.encoding}
 
     def answer(self, questions: Sequence[Question]) -> list[tuple[str, str]]:
         """(answer with the choices at hand, free-form answer), one pair a question."""
         if not questions:
             return []
-        answers = self.complete([encode(q, True) for q in questions] + [encode(q, False) for q in questions])
+        answers = self.complete([encode(q, choices, self.encoding) for choices in (True, False) for q in questions])
         return list(zip(answers[: len(questions)], answers[len(questions) :]))
 
     @torch.inference_mode()
@@ -84,14 +93,23 @@ class UnifiedQA:
         return [text.strip() for text in self.tokenizer.batch_decode(outputs, skip_special_tokens=True)]
 
 
-def encode(question: Question, with_choices: bool) -> str:
+def encode(question: Question, with_choices: bool, encoding: Encoding = "unifiedqa") -> str:
     """A question as UnifiedQA reads it.
+
+    "unifiedqa": as the model was trained: in lower case, the parts separated by a backslash and an n, every choice
+    lettered, choices before the text. "released": as TIFA's released code writes it: separated by a newline, which T5's
+    tokenizer reads as a blank, in any case, the choices last, and no more than four of them.
 
     Example:
         >>> asked = Question("How many?", ("1", "2"), "2", "two", "counting", "Two cats.")
         >>> print(encode(asked, with_choices=True))
         how many? \\n (a) 1 (b) 2 \\n two cats.
+        >>> encode(asked, True, "released")
+        'How many? \\n Two cats. \\n (A) 1 (B) 2 '
     """
+    if encoding == "released":
+        choices = "".join(f"({letter}) {choice} " for letter, choice in zip("ABCD", question.choices))
+        return f"{question.text} \n {question.prompt}" + (f" \n {choices}" if with_choices else "")
     parts = [question.text, question.prompt]
     if with_choices:
         parts.insert(

@@ -36,36 +36,44 @@ def test_word_f1(prediction: str, answer: str, paper: float, code: float) -> Non
 
 COUNT = Question("how many dogs?", ("2", "3"), "3", "three", "counting", "three dogs", 1)
 COLOR = Question("what color?", ("red", "dark red"), "dark red", "dark red", "color", "a dark red dot", 1)
+CLOCK = Question("what tower?", ("Big Ben", "Eiffel Tower"), "Big Ben", "Big Ben", "object", "Big Ben at night", 1)
+SHIRT = Question("what is worn?", ("t-shirt", "coat"), "t-shirt", "t-shirt", "object", "a man in a t-shirt", 1)
 YES = Question("is it red?", ("yes", "no"), "yes", "red", "color", "a red dot", 1)
 
 
 @pytest.mark.parametrize(
-    ("question", "multiple_choice", "free_form", "paper", "code"),
+    ("question", "multiple_choice", "free_form", "paper", "code", "official"),
     [
-        (YES, "yes", "yes", True, True),
-        (YES, "yes", "a red dot", False, True),  # code exempts yes and no from F1
-        (YES, "no", "yes", False, False),
-        (YES, "Yes.", "yes", True, True),
-        (COUNT, "3", "3", True, True),
-        (COUNT, "three", "there are three", False, True),  # code turns number words into digits
-        (COUNT, "3", "two or three", False, False),
-        (COUNT, "2", "3", False, False),
-        (COLOR, "dark red", "dark red", True, True),
-        (COLOR, "dark red", "Dark Red!", False, True),  # code normalises the free-form answer
-        (COLOR, "dark red", "red", False, True),  # F1 2/3 lies between the thresholds
-        (COLOR, "dark red", "blue", False, False),
+        (YES, "yes", "yes", True, True, True),
+        (YES, "yes", "a red dot", False, True, True),  # code exempts yes and no from F1
+        (YES, "no", "yes", False, False, False),
+        (YES, "Yes.", "yes", True, True, False),
+        (COUNT, "3", "3", True, True, True),
+        (COUNT, "3", "three", True, True, True),
+        (COUNT, "three", "there are three", False, True, False),  # the released code compares letter by letter
+        (COUNT, "3", "there are three", False, True, True),
+        (COUNT, "3", "two or three", False, False, False),  # 5, says word2number
+        (COUNT, "3", "one and two", False, False, True),  # 3, says word2number
+        (COUNT, "2", "3", False, False, False),
+        (COLOR, "dark red", "dark red", True, True, True),
+        (COLOR, "dark red", "Dark Red!", True, True, True),
+        (COLOR, "dark red", "red", False, True, True),  # F1 2/3 lies between the thresholds
+        (COLOR, "dark red", "blue", False, False, False),
+        (CLOCK, "big ben", "big ben", True, True, False),
+        (CLOCK, "Big Ben", "Big Ben.", True, True, False),  # the released code lowers one side only
+        (SHIRT, "t-shirt", "T-shirt", True, True, False),  # and takes its hyphen away
     ],
 )
 def test_verdicts_of_paper_and_code(
-    question: Question, multiple_choice: str, free_form: str, paper: bool, code: bool
+    question: Question, multiple_choice: str, free_form: str, paper: bool, code: bool, official: bool
 ) -> None:
-    for mode, kept in (("paper", paper), ("code", code)):
+    for mode, kept in (("paper", paper), ("code", code), ("official", official)):
         result = verdict(question, multiple_choice, free_form, mode)
         assert result.kept is kept and (result.reason is None) is kept
 
 
 def test_thresholds_are_strict_and_can_be_given() -> None:
-    assert THRESHOLDS == {"paper": 0.7, "code": 0.6}
+    assert THRESHOLDS == {"paper": 0.7, "code": 0.6, "official": 0.6}
     assert verdict(COLOR, "dark red", "red", threshold=0.66).kept
     assert not verdict(COLOR, "dark red", "dark red", threshold=1.0).kept
     for options in ({"mode": "strict"}, {"threshold": 1.5}):
@@ -104,6 +112,28 @@ def test_filtering_keeps_answers_and_verdicts(store: QuestionStore, ask: Ask) ->
         "threshold": 0.7, "f1": 0.0, "reason": "freely the answer is 'a dog'",
     }  # fmt: skip
     assert store.provenance(ask("q1"))["filter"]["mode"] == "paper"
+
+
+@pytest.mark.parametrize("mode", ["paper", "code"])
+def test_a_perfect_text_model_drops_nothing_of_the_sample(mode: str, tifa_data) -> None:
+    words = {"1": "one", "2": "two", "3": "three", "4": "four"}
+    for question in read_questions(tifa_data / "sample_question_answers.json"):
+        said = words.get(question.answer, question.answer)
+        assert verdict(question, question.answer, said, mode).kept, question
+
+
+def test_official_mode_takes_only_answers_to_the_released_prompts(store: QuestionStore, ask: Ask) -> None:
+    store.add([ask(text) for text in ANSWERS])
+    with pytest.raises(InputError, match="encoding='released'"):
+        filter_questions(store, Scripted(ANSWERS), mode="official")
+    filter_questions(store, Scripted(ANSWERS), mode="code")
+    with pytest.raises(InputError, match="3 questions were never checked in this form"):
+        filter_questions(store, None, mode="official")
+    released = Scripted(ANSWERS)
+    released.identity = lambda: {"name": "scripted", "encoding": "released"}
+    report = filter_questions(store, released, mode="official")
+    assert (report.asked, report.kept) == (3, 2)
+    assert filter_questions(store, None, mode="official").asked == 0
 
 
 def test_another_mode_or_threshold_asks_nothing(store: QuestionStore, ask: Ask) -> None:
@@ -160,6 +190,11 @@ def test_encoding_is_that_of_unifiedqa(ask: Ask) -> None:
     question = ask("What  color?", ("Red", "b", "c", "d", "e"), "Red", prompt="A Dot\n")
     assert encode(question, True) == r"what color? \n (a) red (b) b (c) c (d) d (e) e \n a dot"
     assert encode(question, False) == r"what color? \n a dot"
+    released = "What  color? \n A Dot\n \n (A) Red (B) b (C) c (D) d "
+    assert encode(question, True, "released") == released
+    assert encode(question, False, "released") == "What  color? \n A Dot\n"
+    with pytest.raises(InputError, match="encoding is 'other'"):
+        UnifiedQA("any", encoding="other")
 
 
 def test_a_model_that_is_not_there() -> None:
