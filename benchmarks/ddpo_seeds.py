@@ -59,17 +59,18 @@ def _one(folder: Path, seed: int, soft: bool, epochs: int) -> dict[str, Any]:
 
 
 def _table(kind: str, rows: list[dict[str, Any]]) -> None:
-    print(f"\n{kind} TIFA, {rows[0]['epochs']} epochs, {rows[0]['eval_prompts']} held-out prompts a seed")
+    print(f"\n{kind} TIFA, {rows[0]['epochs']} epochs, {rows[0]['prompts']} held-out prompts a seed")
     print(f"{'seed':>6}{'judge before':>14}{'after':>8}{'gain':>8}{'oracle before':>16}{'after':>8}{'gain':>8}")
-    gains: dict[str, list[float]] = {"reward": [], "audit": []}
+    gains: dict[str, list[float]] = {"reward": [], "audits": []}
     for seed, row in enumerate(rows):
         cells = ""
-        for name, width in (("reward", 14), ("audit", 16)):
-            part = row[name]
-            gains[name].append(part["gain"][0])
-            cells += f"{part['before']:>{width}.3f}{part['after']:>8.3f}{part['gain'][0]:>+8.3f}"
+        for name, width in (("reward", 14), ("audits", 16)):
+            (parts,) = row[name].values()
+            part = parts["overall"]
+            gains[name].append(part["gain"])
+            cells += f"{part['before']:>{width}.3f}{part['after']:>8.3f}{part['gain']:>+8.3f}"
         print(f"{seed:>6}{cells}")
-    for name, title in (("reward", "judge"), ("audit", "oracle")):
+    for name, title in (("reward", "judge"), ("audits", "oracle")):
         values = np.array(gains[name])
         error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
         half = student.ppf(0.975, max(1, len(values) - 1)) * error

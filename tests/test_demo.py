@@ -16,14 +16,14 @@ from rewards.runs.samples import read_samples
 
 SUMMARY = {
     "ddpo": {
-        "eval_prompts": 256,
+        "prompts": 256,
         "reward": {
-            "before": 0.6,
-            "after": 0.75,
-            "gain": [0.15, 0.1, 0.2],
-            "by_element_type": {"color": {"before": 0.5, "after": 0.75, "count": 9}},
+            "TIFA": {
+                "overall": {"before": 0.6, "after": 0.75, "gain": 0.15, "low": 0.1, "high": 0.2},
+                "color": {"before": 0.5, "after": 0.75, "gain": 0.25, "low": 0.2, "high": 0.3},
+            }
         },
-        "audit": {"before": 0.5, "after": 0.6, "gain": [0.1, 0.05, 0.15], "by_element_type": {}},
+        "audits": {"oracle": {"overall": {"before": 0.5, "after": 0.6, "gain": 0.1, "low": 0.05, "high": 0.15}}},
         "baselines": [
             {"guidance_scale": 2.0, "base": 0.7, "trained": 0.8, "base_audit": 0.65, "trained_audit": 0.75},
         ],
@@ -45,7 +45,7 @@ def test_tables_hold_the_summary():
     text = format_tables(demo_tables(SUMMARY))
     rows = {line[:34].strip(): line[34:].split() for line in text.splitlines()}
     assert rows["TIFA, judge"] == ["0.600", "0.750", "+0.150", "+0.100", "to", "+0.200"]
-    assert rows["color"] == ["0.500", "0.750", "+0.250"]
+    assert rows["color"] == ["0.500", "0.750", "+0.250", "+0.200", "to", "+0.300"]
     assert rows["guidance 2 instead of 1, oracle"] == ["0.650", "0.750", "+0.100"]
     assert rows["truth"] == ["3.000", "4.000", "+1.000"]  # the last table's
 

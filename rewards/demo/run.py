@@ -81,18 +81,18 @@ def demo_tables(summary: dict[str, Any]) -> list[Table]:
 
 def _ddpo_table(summary: dict[str, Any]) -> Table:
     rows = []
-    for name, title in (("reward", "TIFA, judge"), ("audit", "TIFA, oracle")):
-        part = summary[name]
-        rows.append(_row(title, part["before"], part["after"], *part["gain"]))
-        for kind, values in part["by_element_type"].items():
-            rows.append(_row(f"{_INDENT}{kind}", values["before"], values["after"], values["after"] - values["before"]))
+    for parts, title in ((summary["reward"]["TIFA"], "TIFA, judge"), (summary["audits"]["oracle"], "TIFA, oracle")):
+        for part in ("overall", *(part for part in parts if part != "overall")):
+            v = parts[part]
+            label = title if part == "overall" else f"{_INDENT}{part}"
+            rows.append(_row(label, v["before"], v["after"], v["gain"], v["low"], v["high"]))
     for row in summary["baselines"]:
         for key, title in (("", "judge"), ("_audit", "oracle")):
             base, trained = row[f"base{key}"], row[f"trained{key}"]
             rows.append(
                 _row(f"guidance {row['guidance_scale']:g} instead of 1, {title}", base, trained, trained - base)
             )
-    note = f"Share of right answers on {summary['eval_prompts']} held-out prompts; only the judge trains."
+    note = f"Share of right answers on {summary['prompts']} held-out prompts; only the judge trains."
     return Table("DDPO with TIFA", _HEADER, rows, note)
 
 

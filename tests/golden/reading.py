@@ -53,7 +53,7 @@ def read_run(folder: Path) -> Values:
     metrics = lines_of(folder / "metrics.jsonl")
     evaluated = [row for row in metrics if any(key.startswith("eval/") for key in row)]
     trained = [row for row in metrics if row not in evaluated]
-    scored = lines_of(folder / "evaluations.jsonl")
+    scored = _by_step(lines_of(folder / "evaluations.jsonl"))
     return {
         "training": [_step(row) | {"update": _update(row)} for row in trained],
         "evaluations": [_step(row, "eval/") | _by_prompt(of) for row, of in zip(evaluated, scored, strict=True)],
@@ -128,6 +128,27 @@ def _by_prompt(row: Mapping[str, Any]) -> Values:
     return {"texts": row["texts"], "reward_by_prompt": reward, "audit_by_prompt": audit}
 
 
+def _by_step(rows: Sequence[Values]) -> list[Values]:
+    """Evaluations of a row a sample, as one entry a step; older ones as they are."""
+    if rows and "overall" not in rows[0]:
+        return list(rows)
+    steps: dict[int, list[Values]] = {}
+    for row in rows:
+        steps.setdefault(row["step"], []).append(row)
+    return [_one_step(of) for of in steps.values()]
+
+
+def _one_step(rows: Sequence[Values]) -> Values:
+    """Pictures: a list of scores a prompt."""
+    scores: dict[int, list[Any]] = {}
+    audit: dict[int, list[Any]] = {}
+    for row in rows:
+        scores.setdefault(row["index"], []).append(row["overall"])
+        (audited,) = row["audits"].values()
+        audit.setdefault(row["index"], []).append(audited["overall"])
+    return {"scores": list(scores.values()), "audit": list(audit.values())}
+
+
 def _sample(folder: Path, row: Mapping[str, Any]) -> Values:
     values = {name: row[name] for name in ("step", "phase", "prompt", "score", "parts")}
     if "text" in row:
@@ -144,13 +165,9 @@ def _summary(summary: Mapping[str, Any]) -> Values:
     if "gains" in summary:
         reward, audit = summary["gains"].values()
         return {"steps": summary["steps"], "reward": reward, "audit": audit}
+    (reward,), (audit,) = summary["reward"].values(), summary["audits"].values()
     values: Values = {"epochs": summary["epochs"], "other_guidance": summary["baselines"]}
-    for name in ("reward", "audit"):
-        of = summary[name]
-        mean, low, high = of["gain"]
-        overall = {"before": of["before"], "after": of["after"], "gain": mean, "low": low, "high": high}
-        values[name] = {"overall": overall, **of["by_element_type"]}
-    return values
+    return values | {"reward": {"overall": reward["overall"]}, "audit": {"overall": audit["overall"]}}
 
 
 def _norms(path: Path) -> Values:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 from pathlib import Path
 from typing import Any, TypedDict
@@ -20,29 +19,10 @@ import torch
 from accelerate import Accelerator
 
 from rewards.errors import InputError, RewardsError
+from rewards.runs.folder import list_checkpoints
 from rewards.trainers.diffusion.methods.base import Method
 from rewards.trainers.diffusion.optimization import Optimization
 from rewards.trainers.diffusion.policy.base import Policy
-
-_NAME = re.compile(r"checkpoint-(\d+)")
-
-
-def checkpoint_folder(run: str | Path) -> Path:
-    """Where a run keeps its checkpoints."""
-    return Path(run) / "checkpoints"
-
-
-def list_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, oldest first."""
-    if not folder.is_dir():
-        return []
-    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(found)]
-
-
-def newest_checkpoint(run: str | Path) -> Path | None:
-    """The newest checkpoint of a run folder, or None where it has none."""
-    return next(reversed(list_checkpoints(checkpoint_folder(run))), None)
 
 
 class State(TypedDict):
@@ -58,7 +38,7 @@ class State(TypedDict):
 
 
 def save_checkpoint(
-    run: str | Path,
+    folder: Path,
     policy: Policy,
     optimization: Optimization,
     method: Method[Any],
@@ -69,7 +49,7 @@ def save_checkpoint(
     """Write a checkpoint; every process must call this.
 
     Args:
-        run: The run folder.
+        folder: Of the run's checkpoints.
         policy: The model.
         optimization: Its optimiser.
         method: What it keeps beside the policy.
@@ -84,7 +64,6 @@ def save_checkpoint(
         RewardsError: A weight or a value of the optimiser is not finite; nothing is written.
     """
     check_finite(policy, optimization)
-    folder = checkpoint_folder(run)
     final, partial = folder / f"checkpoint-{state['step']}", folder / f".partial-{state['step']}"
     if accelerator.is_main_process:
         shutil.rmtree(partial, ignore_errors=True)

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,12 @@ from PIL import Image
 from torch import Tensor
 
 from rewards._version import __version__
-from rewards.reward import Json
+from rewards.reward import Json, Reward
 from rewards.runs.card import base_model, commands
-from rewards.runs.config import save_config
+from rewards.runs.evaluations import Evaluation as Record
+from rewards.runs.evaluations import HeldOutSample, Judgment
+from rewards.runs.files import write_whole
+from rewards.runs.folder import RunFolder
 from rewards.runs.samples import Phase, SampleLog
 from rewards.trainers.diffusion.evaluation import Evaluation, EvaluationSet
 from rewards.trainers.diffusion.policy.base import Policy
@@ -58,6 +60,33 @@ def _rows(told: Mapping[str, Json]) -> list[Mapping[str, Json]]:
     if isinstance(answers, list):
         return [answer for answer in answers if isinstance(answer, Mapping)]
     return [told] if told else []
+
+
+def evaluation_record(
+    step: int, data: EvaluationSet, evaluation: Evaluation, reward: Reward, audit: Reward | None
+) -> Record:
+    """An evaluation in the form that every trainer keeps (:mod:`rewards.runs.evaluations`).
+
+    A prompt's metadata may hold its `id`, and a `cluster` for prompts that are not independent.
+    """
+    judged = [Judgment.from_record(record) for record in evaluation.judged.records()]
+    audited = [] if evaluation.audited is None else evaluation.audited.records()
+    samples = []
+    for place, judgment in enumerate(judged):
+        row, number = divmod(place, data.images_per_prompt)
+        extra = data.metadata[row]
+        samples.append(
+            HeldOutSample(
+                index=row,
+                prompt=data.prompts[row],
+                judgment=judgment,
+                audits={audit.__name__: Judgment.from_record(audited[place])} if audit is not None else {},
+                sample=number,
+                id=str(extra.get("id", "")),
+                cluster=str(extra.get("cluster", "")),
+            )
+        )
+    return Record(step, reward.__name__, samples)
 
 
 def track_pictures(trackers: Sequence[Any], step: int, evaluation: Evaluation) -> None:
@@ -109,15 +138,14 @@ class CardFacts:
     identity: Mapping[str, Json]
 
 
-def write_model_card(folder: Path, stages: Stages, policy: Policy, facts: CardFacts, settings: object) -> None:
-    """Write `README.md` (a model card in the Hub's form) and `config.yaml` beside the weights.
+def write_model_card(folder: RunFolder, stages: Stages, policy: Policy, facts: CardFacts) -> None:
+    """Write a run's `README.md`, a model card in the Hub's form.
 
     Args:
-        folder: Where the weights are.
+        folder: Of the run.
         stages: Methods and their settings.
         policy: Names the base model.
         facts: What happened.
-        settings: A dataclass with all settings.
     """
     args = stages.run_args
     names = [method.name for method in stages]
@@ -129,11 +157,11 @@ def write_model_card(folder: Path, stages: Stages, policy: Policy, facts: CardFa
         "tags": ["text-to-image", "diffusers", *names, "reinforcement-learning", *(["lora"] if args.use_lora else [])],
         "base_model": base,
     }
-    code = "\n".join(_loading(folder, policy, setup, expression))
+    code = "\n".join(_loading(folder.adapter.name, policy, setup, expression))
     record = {name: facts.identity[name] for name in ("reward", "audit", "prompts")}
     lines = [
         f"---\n{yaml.safe_dump(header, sort_keys=False)}---\n",
-        f"# {args.run_name or Path(args.output_dir).name}\n",
+        f"# {args.run_name or folder.path.name}\n",
         f"Fine-tuned with {', then '.join(names)} for {facts.step} epochs by rewards {__version__}.\n",
         f"## Use\n\n```python\n{code}\n```\n",
         f"Sample as it was trained: {args.sample_num_steps} steps, guidance {args.sample_guidance_scale}.\n",
@@ -143,19 +171,18 @@ def write_model_card(folder: Path, stages: Stages, policy: Policy, facts: CardFa
         "## Training\n\nAll settings are in `config.yaml`. A reward model is not a person: look at pictures, and at a "
         "judge that did not train, before trusting a gain.\n",
     ]
-    (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
-    save_config(settings, folder / "config.yaml")
+    write_whole(folder.card, "\n".join(lines))
 
 
-def _loading(folder: Path, policy: Policy, setup: Sequence[str], expression: str) -> list[str]:
+def _loading(weights: str, policy: Policy, setup: Sequence[str], expression: str) -> list[str]:
     """Lines of code that load the trained model in plain diffusers."""
     if policy.args.use_lora:
         lines = ["from diffusers import DiffusionPipeline", *setup]
         lines += [f"pipeline = DiffusionPipeline.from_pretrained({expression})"]
-        return [*lines, f'pipeline.load_lora_weights("{folder.name}")']
+        return [*lines, f'pipeline.load_lora_weights("{weights}")']
     name, kind = policy.network_name, type(policy.network).__name__
     lines = [f"from diffusers import DiffusionPipeline, {kind}", *setup]
-    lines += [f'{name} = {kind}.from_pretrained("{folder.name}", subfolder="{name}")']
+    lines += [f'{name} = {kind}.from_pretrained("{weights}", subfolder="{name}")']
     return [*lines, f"pipeline = DiffusionPipeline.from_pretrained({expression}, {name}={name})"]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import ProjectConfiguration
+from accelerate.utils import ProjectConfiguration, broadcast_object_list
 from diffusers import DiffusionPipeline
 from torch import Tensor
 from tqdm.auto import tqdm
@@ -22,7 +22,8 @@ from rewards.errors import InputError, RewardsError
 from rewards.functions import RewardLike, as_reward
 from rewards.reward import Json, Reward
 from rewards.runs.config import save_config
-from rewards.runs.files import write_json
+from rewards.runs.evaluations import EvaluationLog
+from rewards.runs.folder import RunFolder, begin_run
 from rewards.runs.metrics import MetricsLog
 from rewards.runs.samples import Phase, SampleLog
 from rewards.trainers.audit import AuditGap
@@ -30,20 +31,24 @@ from rewards.trainers.diffusion.advantages import PromptStatistics, global_advan
 from rewards.trainers.diffusion.checkpoint import (
     State,
     load_checkpoint,
-    newest_checkpoint,
     read_state,
     save_checkpoint,
 )
 from rewards.trainers.diffusion.config import DiffusionConfig
-from rewards.trainers.diffusion.describing import CardFacts, track_pictures, write_model_card, write_samples
+from rewards.trainers.diffusion.describing import (
+    CardFacts,
+    evaluation_record,
+    track_pictures,
+    write_model_card,
+    write_samples,
+)
 from rewards.trainers.diffusion.evaluation import Evaluation, EvaluationSet, evaluate
-from rewards.trainers.diffusion.evaluation_log import EvaluationLog
 from rewards.trainers.diffusion.methods.base import Batch, Method, Tools
 from rewards.trainers.diffusion.optimization import Optimization
 from rewards.trainers.diffusion.plan import Prompt, RateSchedule, prompt_indices, split_prompts
 from rewards.trainers.diffusion.policy import new_policy
 from rewards.trainers.diffusion.randomness import Noise, derived_seed
-from rewards.trainers.diffusion.record import Prompts, base_model, check_same, identity, remove_run
+from rewards.trainers.diffusion.record import Prompts, base_model, identity
 from rewards.trainers.diffusion.rollout import Rollout, Sampler
 from rewards.trainers.diffusion.scoring import Judged, batch_metrics, gather, score_pictures
 from rewards.trainers.diffusion.stages import Stages
@@ -167,7 +172,7 @@ class DiffusionTrainer:
             if last or (args.save_freq and self.step % args.save_freq == 0):
                 self.save_checkpoint()
         progress.close()
-        self.save_model(Path(args.output_dir) / "adapter")
+        self.save_model()
         self.accelerator.end_training()
         return latest
 
@@ -308,7 +313,9 @@ class DiffusionTrainer:
         if self.accelerator.is_main_process:
             last = self.step == self.stages.num_epochs
             phase: Phase = "before" if self.step == 0 else "after" if last else "during"
-            self.evaluation_log.append(self.step, evaluation)
+            self.evaluation_log.append(
+                evaluation_record(self.step, self._eval_set, evaluation, self.eval_reward, self.audit)
+            )
             write_samples(self.sample_log, self.step, phase, self._eval_set, evaluation)
             track_pictures(self.accelerator.trackers, self.step, evaluation)
         self._log(evaluation.metrics)
@@ -328,45 +335,40 @@ class DiffusionTrainer:
 
     def _prepare_folder(self) -> None:
         """Refuse, replace or go on with what `output_dir` holds; every process comes to the same decision."""
-        folder = Path(self.args.output_dir)
-        self.metrics_log, self.sample_log = MetricsLog(folder / "metrics.jsonl"), SampleLog(folder)
-        self.evaluation_log = EvaluationLog(folder)
-        checkpoint = newest_checkpoint(folder)
-        held = checkpoint is not None or self.metrics_log.path.exists()
-        if held and not self.args.resume and not self.args.overwrite:
-            raise InputError(
-                f"output_dir {str(folder)!r} already holds a run: continue it with resume=true, replace it with "
-                "overwrite=true, or take another folder"
-            )
+        self.folder = RunFolder(Path(self.args.output_dir))
+        self.metrics_log, self.sample_log = MetricsLog(self.folder.metrics), SampleLog(self.folder.path)
+        self.evaluation_log = EvaluationLog(self.folder.path)
         self.identity = self._new_identity()
-        if self.args.resume and checkpoint is not None:
-            check_same(folder, self.identity)
+        outcome: list[Path | InputError | None] = [None]
+        if self.accelerator.is_main_process:
+            try:
+                flags = {"resume": self.args.resume, "overwrite": self.args.overwrite}
+                outcome = [begin_run(self.folder, self.identity, **flags)]  # type: ignore[arg-type]
+            except InputError as error:
+                outcome = [error]
+        (checkpoint,) = broadcast_object_list(outcome)
+        if isinstance(checkpoint, InputError):
+            raise checkpoint
+        if checkpoint is not None:
             self._resume(checkpoint)
-        self.accelerator.wait_for_everyone()  # before the main process changes what is looked at here
-        if self.args.overwrite and self.accelerator.is_main_process:
-            remove_run(folder)
-        self.accelerator.wait_for_everyone()
 
     def _begin_files(self) -> None:
-        """Settings and identity, and logs cut back to where the run stands."""
-        folder = Path(self.args.output_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        save_config(self.settings, folder / "config.yaml")
-        write_json(folder / "identity.json", self.identity)
+        """Settings, and logs cut back to where the run stands."""
+        save_config(self.settings, self.folder.config)
         for log in (self.metrics_log, self.sample_log, self.evaluation_log):
             log.keep_until(self.step if self.step else -1)
 
-    def save_model(self, folder: str | Path) -> None:
-        """Write the adapter (for `pipeline.load_lora_weights(folder)`) or the network, and a model card."""
+    def save_model(self) -> None:
+        """Write `adapter/` (for `pipeline.load_lora_weights`, or the network's `from_pretrained`) and the card."""
         if self.accelerator.is_main_process:
-            self.policy.save(folder)
+            self.policy.save(self.folder.adapter)
             rate = self.failures / self.scored if self.scored else math.nan
             facts = CardFacts(self.step, rate, self.accelerator.num_processes, self.identity)
-            write_model_card(Path(folder), self.stages, self.policy, facts, self.settings)
+            write_model_card(self.folder, self.stages, self.policy, facts)
         self.accelerator.wait_for_everyone()
 
     def save_checkpoint(self) -> Path:
-        """Write `output_dir/checkpoints/checkpoint-<step>`; every process must call this.
+        """Write `checkpoints/checkpoint-<step>` in the run folder; every process must call this.
 
         Raises:
             RewardsError: The model is not finite.
@@ -381,7 +383,7 @@ class DiffusionTrainer:
             "steps_taken": [self.optimization.taken, self.optimization.skipped_in_a_row],
         }
         limit = self.args.num_checkpoint_limit
-        folder = self.args.output_dir
+        folder = self.folder.checkpoints
         return save_checkpoint(folder, self.policy, self.optimization, self.method, state, self.accelerator, limit)
 
     def _resume(self, checkpoint: Path) -> None:

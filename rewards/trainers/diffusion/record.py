@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from rewards.errors import InputError
 from rewards.reward import Json, Reward
+from rewards.runs.identity import as_json, content_hash
 from rewards.trainers.diffusion.stages import Stages
 
 MAY_CHANGE = frozenset(
@@ -54,9 +51,12 @@ def identity(
         values["samples_per_step"] = args.train_batch_size * args.train_gradient_accumulation_steps * num_processes
     texts = list(dict.fromkeys(text for part, _ in prompts.values() for text in part))
     return {
-        "settings": settings[0] if len(settings) == 1 else settings,
+        "settings": as_json(settings[0] if len(settings) == 1 else settings),
         **{name: None if reward is None else _described(reward, texts) for name, reward in rewards.items()},
-        "prompts": {name: _digest(part) for name, part in prompts.items()},
+        "prompts": {
+            name: content_hash([[text, dict(extra)] for text, extra in zip(*part, strict=True)])
+            for name, part in prompts.items()
+        },
         "model": model,
     }
 
@@ -82,42 +82,3 @@ def _fingerprint(module: nn.Module) -> str:
 
 def _described(reward: Reward, texts: Sequence[str]) -> dict[str, Json]:
     return {"name": reward.__name__, "identity": reward.identity(texts)}
-
-
-def _digest(prompts: Prompts) -> str:
-    plain = [[text, dict(extra)] for text, extra in zip(*prompts, strict=True)]
-    return hashlib.blake2b(json.dumps(plain, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
-
-
-def check_same(folder: Path, now: Mapping[str, Json]) -> None:
-    """Refuse to go on with a run that depends on something else.
-
-    Raises:
-        InputError: Names each difference.
-    """
-    path = folder / "identity.json"
-    try:
-        then = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: what the run depends on cannot be read: {error}") from error
-    changed = differences(then, json.loads(json.dumps(now)))
-    if changed:
-        raise InputError(f"{folder} holds a run with other settings: " + "; ".join(changed))
-
-
-def differences(then: Json, now: Json, where: str = "") -> list[str]:
-    """Each place where two JSON values differ, as `settings.seed was 0 and is now 1`."""
-    if isinstance(then, Mapping) and isinstance(now, Mapping):
-        keys = dict.fromkeys([*then, *now])
-        return [line for key in keys for line in differences(then.get(key), now.get(key), f"{where}.{key}".strip("."))]
-    if isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
-        return [line for i, pair in enumerate(zip(then, now)) for line in differences(*pair, f"{where}[{i}]")]
-    return [] if then == now else [f"{where} was {then!r:.80} and is now {now!r:.80}"]
-
-
-def remove_run(folder: Path) -> None:
-    """Delete what a run left in its folder, and nothing else."""
-    for name in ("metrics.jsonl", "samples.jsonl", "evaluations.jsonl", "identity.json", "summary.json"):
-        (folder / name).unlink(missing_ok=True)
-    for name in ("checkpoints", "samples", "adapter"):
-        shutil.rmtree(folder / name, ignore_errors=True)

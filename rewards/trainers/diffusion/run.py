@@ -45,7 +45,7 @@ def run_diffusion(config: DiffusionRunConfig) -> dict[str, Any]:
     trainer = new_trainer(config)
     trainer.train()
     baselines = [baseline(trainer, scale) for scale in config.baseline_guidance_scales if config.num_eval_prompts]
-    result = summarize(config, trainer, baselines) | {"seconds": time.perf_counter() - started}
+    result = summarize(trainer, baselines) | {"seconds": time.perf_counter() - started}
     if trainer.accelerator.is_main_process:
         write_json(Path(config.output_dir) / "summary.json", finite_or_none(result))
     return result

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from rewards.runs.folder import list_checkpoints
 from rewards.runs.metrics import read_metrics
-from rewards.trainers.diffusion.checkpoint import checkpoint_folder, list_checkpoints
 from tests.trainers.diffusion.test_trainer import same_metrics
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -67,7 +67,7 @@ def test_killed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, processes
     for kill in range(3):
         process = start(processes, resumed)
         wanted = kill + 1
-        while process.poll() is None and len(list_checkpoints(checkpoint_folder(cut))) < wanted:
+        while process.poll() is None and len(list_checkpoints(cut / "checkpoints")) < wanted:
             time.sleep(0.01)
         time.sleep(rng.random() * 0.5)
         assert process.poll() is None, finish(process)[1][-3000:]

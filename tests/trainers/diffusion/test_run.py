@@ -53,7 +53,7 @@ def test_shapes_run_with_the_oracle(tmp_path, tiny_model, monkeypatch):
     result = run_diffusion(config)
     assert json.loads((tmp_path / "summary.json").read_text()) == result
     assert load_config(DiffusionRunConfig, tmp_path / "config.yaml") == config
-    card = (tmp_path / "adapter" / "README.md").read_text()
+    card = (tmp_path / "README.md").read_text()
     record = yaml.safe_load(card.split("```yaml\n")[1].split("```")[0])
     assert record["reward"]["identity"]["judge"]["name"] == "shapes-oracle" and record["audit"]["name"] == "oracle"
     assert len(record["reward"]["identity"]["questions"]) == 32
@@ -61,11 +61,11 @@ def test_shapes_run_with_the_oracle(tmp_path, tiny_model, monkeypatch):
     scope: dict = {}
     exec(card.split("```python\n")[1].split("```")[0], scope)  # as a reader would, in plain diffusers
     assert "default_0" in scope["pipeline"].unet.peft_config
-    assert result["epochs"] == 1 and result["audit"]["before"] == result["reward"]["before"]
-    assert {"color", "object"} <= set(result["reward"]["by_element_type"])
+    assert result["steps"] == [0, 1] and result["audits"]["oracle"] == result["reward"]["TIFA"]
+    assert {"overall", "color", "object"} <= set(result["reward"]["TIFA"])
     assert result["baselines"][0]["guidance_scale"] == 2.0
     table = summary_table(result)
-    assert "reward" in table and "guidance 2" in table and "color" in table
+    assert "TIFA overall" in table and "guidance 2, audit" in table and "oracle color" in table
     rows = read_metrics(tmp_path)
     assert rows[1]["audit/oracle/color/count"] == rows[1]["rewards/TIFA/color/count"] > 0
     samples = read_samples(tmp_path)

@@ -13,8 +13,8 @@ from diffusers import EulerDiscreteScheduler, UNet2DConditionModel
 
 from rewards.errors import InputError, RewardsError
 from rewards.runs.metrics import read_metrics
-from rewards.runs.paired_gain import paired_gain
 from rewards.runs.samples import read_samples
+from rewards.runs.summary import gains
 from rewards.trainers.audit import AuditGap, AuditGapExceeded
 from rewards.trainers.diffusion.ddpo import DDPOConfig, DDPOTrainer
 from rewards.trainers.diffusion.evaluation import summary
@@ -94,15 +94,16 @@ def test_a_simple_reward_is_learnt(tmp_path):
         lora_target_modules=targets,
     )
     trainer.train()
-    (_, before, _), (step, after, _) = trainer.evaluation_log.read()
-    gain = paired_gain(before, after)
-    assert step == 6 and gain.mean > 0.004 and gain.low > 0.002
+    first, last = trainer.evaluation_log.read()
+    gain = gains(first, last)["overall"]
+    assert last.step == 6 and gain.gain > 0.004 and gain.low > 0.002
+    before = [judgment.overall for judgment in first.judgments()]
     rows = read_metrics(tmp_path / "run")
     assert [row["step"] for row in rows] == [0, 1, 2, 3, 4, 5, 6, 6]
-    assert rows[-1]["eval/rewards/redness/overall/mean"] == pytest.approx(after.mean(), abs=1e-6)
+    assert rows[-1]["eval/rewards/redness/overall/mean"] == pytest.approx(gain.after, abs=1e-6)
     assert {sample["phase"] for sample in read_samples(tmp_path / "run")} == {"before", "after"}
     base = trainer.evaluate(base_model=True)
-    np.testing.assert_allclose(base.scores, before, atol=1e-6)
+    np.testing.assert_allclose(base.scores.ravel(), before, atol=1e-6)
 
 
 @pytest.mark.parametrize("guidance", [1.0, 3.0])
@@ -151,7 +152,7 @@ def test_adapter_loads_in_plain_diffusers(tmp_path, pipeline):
     trained = trainer.policy.pipeline(PROMPTS[:2], **options).images
     torch.testing.assert_close(loaded, trained, atol=1e-5, rtol=0)
     assert (loaded - base).abs().max() > 1e-3
-    card = (adapter / "README.md").read_text()
+    card = (tmp_path / "run" / "README.md").read_text()
     header = yaml.safe_load(card.split("---")[1])
     assert header["library_name"] == "diffusers" and "lora" in header["tags"]
     assert "name: redness" in card and "took no part in the training: 0.00%" in card
