@@ -56,7 +56,7 @@ def compare_pairs(
     if not len(pairs) == len(decisions.forward) == len(decisions.backward):
         raise InputError(f"{len(decisions.forward)} and {len(decisions.backward)} decisions for {len(pairs)} pairs")
     signs = np.sign(np.stack([decisions.forward, decisions.backward], axis=1))
-    judged = np.isfinite(signs).all(axis=1)
+    judged = ~np.isnan(signs.sum(axis=1))
     signs = np.where(judged[:, None], signs, 0.0)
     better = np.array([1.0 if pair.better == 0 else -1.0 for pair in pairs])
     credit = (1 + signs * better[:, None]) / 2
