@@ -31,9 +31,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 os.environ["PYTHONPATH"] = str(ROOT)
 
-from rewards.rerank.job import Job, run_local, start_job  # noqa: E402
+from rewards.build import RewardSettings, build_reward  # noqa: E402
+from rewards.jobs.job import Job, run_local  # noqa: E402
 from rewards.rerank.outputs import OutputSettings, Summary, write_outputs  # noqa: E402
-from rewards.rerank.settings import RerankSettings, RewardSettings, build_reward  # noqa: E402
+from rewards.rerank.settings import RerankSettings  # noqa: E402
+from rewards.rerank.task import start_rerank  # noqa: E402
 
 CANDIDATES = 8
 REPEATS = 11
@@ -66,7 +68,7 @@ def run(job: Job, engine: str = "local", actors: int | None = None) -> Summary:
     if engine == "local":
         run_local(job)
     else:
-        from rewards.rerank.ray_engine import run_on_ray
+        from rewards.jobs.ray_engine import run_on_ray
 
         run_on_ray(job, actors=actors)
     return write_outputs(job, OutputSettings())
@@ -98,7 +100,7 @@ def ranks(folder: Path, items: int, engines: list[str]) -> None:
                 continue
             ordered = random.Random(number).sample(rows, items) if shuffled else rows
             source = brute_force.write_rows(folder / f"{kind}{number}.jsonl", ordered)
-            job = start_job(source, folder / f"job_{kind}{number}", RerankSettings(reward=reward, batch_size=batch))
+            job = start_rerank(source, folder / f"job_{kind}{number}", RerankSettings(reward=reward, batch_size=batch))
             run(job, engine)
             ranked = read(job.folder / "ranked.jsonl")
             assert [row["id"] for row in ranked] == [row["id"] for row in ordered]
@@ -197,7 +199,7 @@ def bare(reward, folder: Path, rows, repeat: int) -> None:
 
 
 def local_job(source: Path, folder: Path, reward: RewardSettings) -> None:
-    run(start_job(source, folder, RerankSettings(reward=reward)))
+    run(start_rerank(source, folder, RerankSettings(reward=reward)))
 
 
 def machinery(folder: Path, items: int = 2000) -> None:
@@ -240,7 +242,7 @@ def memory(folder: Path, engines: list[str]) -> None:
 
 def memory_one(source: Path, out: Path, engine: str) -> None:
     start = time.perf_counter()
-    summary = run(start_job(source, out, RerankSettings(reward=LENGTH)), engine)
+    summary = run(start_rerank(source, out, RerankSettings(reward=LENGTH)), engine)
     status = Path("/proc/self/status").read_text().splitlines()
     peak = int(next(line for line in status if line.startswith("VmHWM")).split()[1]) / 1024
     print(json.dumps({"mb": peak, "seconds": time.perf_counter() - start, "ranked": summary.ranked}))
@@ -262,7 +264,7 @@ def speedup(folder: Path, seconds: int, judge: str) -> None:
     for actors in (1, 2):
         with Watch() as watch:
             start = time.time()
-            job = start_job(source, folder / f"job{actors}", RerankSettings(reward=reward, shard_size=32))
+            job = start_rerank(source, folder / f"job{actors}", RerankSettings(reward=reward, shard_size=32))
             run(job, "ray", actors)
             taken = time.time() - start
         # Once every actor has committed its first shard, Ray, the processes and the judges have started.

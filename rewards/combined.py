@@ -74,6 +74,8 @@ class Combined(Reward):
         self.__name__ = name
         self._running = [_RunningMoments() for _ in rewards]
         self._learns = standardize == "running"
+        self.judges = next((reward.judges for reward in self.rewards if reward.judges is not None), None)
+        self.remembers = self._learns or any(reward.remembers for reward in self.rewards)
 
     def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[object]) -> Scores:
         """See :meth:`rewards.reward.Reward.score`: every reward scores every sample once."""

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import torch
@@ -171,9 +171,15 @@ class Reward(ABC):
 
     A reward is picklable and has a `__name__`, under which its curves are kept. Its score of a sample depends on that
     sample alone, not on the batch.
+
+    Attributes:
+        judges: what a sample is: "texts" about a picture, or "pictures" made from a text; None: either.
+        remembers: whether a score depends on the samples that were scored before.
     """
 
     __name__: str
+    judges: Literal["texts", "pictures"] | None = None
+    remembers: bool = False
 
     @abstractmethod
     def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[object]) -> Scores:

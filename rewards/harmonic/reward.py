@@ -66,6 +66,8 @@ class HarmonicEval(Reward):
         tensor([4.7])
     """
 
+    judges = "texts"
+
     def __init__(
         self,
         judge: Judge,

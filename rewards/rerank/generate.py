@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rewards.errors import InputError
-from rewards.rerank.manifest import refuse_changes
-from rewards.rerank.sources import Source, open_source
+from rewards.jobs.sources import Source, open_source
+from rewards.runs.files import finite_or_none, write_json, write_lines, write_whole
+from rewards.runs.identity import as_json, check_same
 
 SHAPES = "shapes"
 WEIGHTS = Path(__file__).resolve().parents[1] / "shapes" / "weights"
@@ -29,9 +30,10 @@ class GenerateSettings:
     """What is sampled.
 
     Attributes:
-        model: checkpoint name or directory, or "shapes-captioner", "shapes-generator".
-        prompts: JSON lines, Parquet or a dataset folder with `image` (and `prompt`, `question`) for texts, `prompt` for
-            pictures, and an optional `id`; or "shapes" for held-out prompts of the shapes world.
+        prompts: JSON lines, CSV, Parquet or a dataset folder with `image` (and `prompt`, `question`) for texts,
+            `prompt` for pictures, and an optional `id`; or "shapes" for held-out prompts of the shapes world.
+        model: checkpoint name or directory, or "shapes-captioner", "shapes-generator", which with prompts "shapes" are
+            the defaults.
         kind: "texts" from a vision-language model, "pictures" from a diffusers pipeline.
         n: candidates a prompt.
         seed: of all noise.
@@ -44,8 +46,8 @@ class GenerateSettings:
         num_inference_steps, guidance_scale, eta: of pictures; eta counts for DDIM only.
     """
 
-    model: str = "shapes-captioner"
-    prompts: str = SHAPES
+    prompts: str
+    model: str | None = None
     kind: Literal["texts", "pictures"] = "texts"
     n: int = 8
     seed: int = 0
@@ -63,6 +65,10 @@ class GenerateSettings:
     eta: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.model is None and self.prompts == SHAPES:
+            self.model = "shapes-captioner" if self.kind == "texts" else "shapes-generator"
+        if self.model is None:
+            raise InputError("no model is named: give the checkpoint that samples the candidates")
         for name in ("n", "batch_size", "shard_size", "max_new_tokens", "num_inference_steps"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; at least 1 is needed")
@@ -97,9 +103,13 @@ def generate(settings: GenerateSettings, folder: str | Path, on_shard: Callable[
     (folder / "shards").mkdir(parents=True, exist_ok=True)
     source = _prompts(settings, folder)
     scanned = list(islice(source.scan("id", required=False), settings.limit))
+    lines: dict[str | None, int] = {}
     for row in scanned:
         if row.problem is not None:
             raise InputError(f"{source.path}, line {row.line}: {row.problem}")
+        if row.key is not None and lines.setdefault(row.key, row.line) != row.line:
+            # Their candidates would have the same seeds and lie in the same files.
+            raise InputError(f"{source.path}, line {row.line}: id {row.key!r} is also on line {lines[row.key]}")
     _check_manifest(settings, folder, source)
     paths = []
     for start in range(0, len(scanned), settings.shard_size):
@@ -112,11 +122,11 @@ def generate(settings: GenerateSettings, folder: str | Path, on_shard: Callable[
         rows = source.read([row.position for row in chosen])
         ids = [row.key if row.key is not None else f"line-{row.line}" for row in chosen]
         made = _shard(settings, folder, source.path.parent, list(zip(ids, rows, strict=True)), sampler)
-        _replace(path, "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in made))
+        write_lines(path, map(_plain, made))
         if on_shard is not None:
             on_shard()
     target = folder / "candidates.jsonl"
-    _replace(target, "".join(path.read_text(encoding="utf-8") for path in paths))
+    write_whole(target, (path.read_bytes() for path in paths))
     return target
 
 
@@ -151,6 +161,11 @@ def _shard(
         if settings.kind == "pictures":
             candidates = [_saved(folder, row["id"], k, picture) for k, picture in enumerate(candidates)]
         yield {**row, "candidates": candidates, "seeds": seeds[of_row]}
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as JSON has it; what it lacks (dates of a table, NaN) becomes text or null."""
+    return dict(finite_or_none(json.loads(json.dumps(row, default=str))))
 
 
 def _inputs(settings: GenerateSettings, folder: Path, base: Path, id: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -208,9 +223,9 @@ def _check_manifest(settings: GenerateSettings, folder: Path, source: Source) ->
             known = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise InputError(f"{path} was not written by a run of best-of-n; give another folder") from error
-        refuse_changes(known, manifest, f"the candidates in {folder}")
+        check_same(known, as_json(manifest), f"what is in {folder}")
     else:
-        _replace(path, json.dumps(manifest, indent=1))
+        write_json(path, as_json(manifest))
 
 
 def _sampler(settings: GenerateSettings) -> Sampler:
@@ -223,13 +238,8 @@ def _sampler(settings: GenerateSettings) -> Sampler:
     return text_sampler(settings, _checkpoint(settings.model))
 
 
-def _checkpoint(model: str) -> str:
+def _checkpoint(model: str | None) -> str:
+    assert model is not None  # the settings have one
     if model in PRESETS and not PRESETS[model].is_dir():
         raise InputError(f"the packaged weights of {model!r} are missing: no directory {PRESETS[model]}")
     return str(PRESETS.get(model, model))
-
-
-def _replace(path: Path, content: str) -> None:
-    partial = path.with_suffix(path.suffix + ".tmp")
-    partial.write_text(content, encoding="utf-8")
-    partial.replace(path)

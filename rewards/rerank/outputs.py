@@ -6,14 +6,18 @@ bytes are the same.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
-from rewards.rerank.job import Job
+from rewards.jobs.job import Job
+from rewards.jobs.report import Report
+from rewards.rerank.items import Item
+from rewards.rerank.task import read_item
+from rewards.runs.files import encode_line, replacing, write_json, write_whole
 
 
 @dataclass
@@ -45,16 +49,29 @@ class OutputSettings:
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts of a finished job; `problems` are rows reported in `problems.jsonl`, ranked or not."""
+    """Counts of a finished job.
+
+    Attributes:
+        items: in the source.
+        ranked: items with at least one judged candidate.
+        candidates, abstained: of the items that could be read, and how many of them could not be judged.
+        failed: problems with rows that could not be ranked at all.
+        problems: rows reported in `problems.jsonl`, ranked or not.
+        pairs: preference pairs.
+        mean_best, mean_first: mean score of the best and of the first candidate, over items where both have one.
+        most_frequent_reason: of abstentions, with its count.
+    """
 
     items: int
     ranked: int
     candidates: int
     abstained: int
+    failed: int
     problems: int
     pairs: int
     mean_best: float | None
     mean_first: float | None
+    most_frequent_reason: str | None
 
 
 def write_outputs(job: Job, settings: OutputSettings) -> Summary:
@@ -70,32 +87,33 @@ def write_outputs(job: Job, settings: OutputSettings) -> Summary:
     Raises:
         InputError: shards are missing.
     """
-    if missing := job.missing():
-        raise InputError(f"{job.folder}: {len(missing)} shards are not finished; run the job again")
-    counts = {"ranked": 0, "candidates": 0, "abstained": 0, "problems": 0, "pairs": 0}
+    counts = {"ranked": 0, "candidates": 0, "abstained": 0, "failed": 0, "problems": 0, "pairs": 0}
+    report = Report()
     best: list[float] = [0.0, 0.0, 0.0]
 
-    def ranked() -> Iterator[str]:
+    def ranked() -> Iterator[bytes]:
         for row in ranked_rows(job):
-            counts["ranked"] += 1
+            counts["ranked"] += row["candidates"][0]["rank"] is not None
             counts["candidates"] += len(row["candidates"])
-            counts["abstained"] += sum(entry["overall"] is None for entry in row["candidates"])
+            for entry in row["candidates"]:
+                report.add(entry["overall"], entry["abstained"])
             first = next(entry["overall"] for entry in row["candidates"] if entry["index"] == 0)
             top = row["candidates"][0]["overall"]
             if first is not None and top is not None:
                 best[0] += 1
                 best[1] += top
                 best[2] += first
-            yield _line({**row, "candidates": row["candidates"][: settings.top]})
+            yield encode_line({**row, "candidates": row["candidates"][: settings.top]})
 
-    def problems() -> Iterator[str]:
-        for row in _rows(job):
-            if "problem" in row:
+    def problems() -> Iterator[bytes]:
+        for line in job.lines():
+            if "problem" in line:
                 counts["problems"] += 1
-                yield _line(row["problem"])
+                counts["failed"] += not line["problem"]["ranked"]
+                yield encode_line(line["problem"])
 
-    _replace_text(job.folder / "ranked.jsonl", ranked())
-    _replace_text(job.folder / "problems.jsonl", problems())
+    write_whole(job.folder / "ranked.jsonl", ranked())
+    write_whole(job.folder / "problems.jsonl", problems())
     if settings.pairs:
         counts["pairs"] = _write_parquet(job, "pairs", lambda row: _pair(job, row, settings))
     if settings.sft:
@@ -105,21 +123,16 @@ def write_outputs(job: Job, settings: OutputSettings) -> Summary:
 
         write_gain(job.folder, ranked_rows(job))
     means = [round(total / best[0], 6) if best[0] else None for total in best[1:]]
-    summary = Summary(items=job.items, mean_best=means[0], mean_first=means[1], **counts)
-    _replace_text(job.folder / "summary.json", [json.dumps(vars(summary), indent=1) + "\n"])
+    counts["abstained"] = report.abstained
+    reason = report.most_frequent
+    summary = Summary(items=job.items, mean_best=means[0], mean_first=means[1], most_frequent_reason=reason, **counts)
+    write_json(job.folder / "summary.json", vars(summary))
     return summary
 
 
 def ranked_rows(job: Job) -> Iterator[dict[str, Any]]:
     """The ranked rows of all committed shards, in the order of the source."""
-    return (row for row in _rows(job) if "problem" not in row)
-
-
-def _rows(job: Job) -> Iterator[dict[str, Any]]:
-    for shard in job.shards():
-        with job.path_of(shard).open(encoding="utf-8") as file:
-            for line in file:
-                yield json.loads(line)
+    return (line for line in job.lines() if "problem" not in line)
 
 
 def _pair(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, Any] | None:
@@ -132,7 +145,7 @@ def _pair(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, 
     if gap <= 0 or gap < settings.min_margin:
         return None
     if row["kind"] == "pictures":
-        candidates = job.item_rows(row["seq"]).item.candidates  # type: ignore[union-attr]
+        candidates = _item(job, row).candidates
         pictures = [_encoded(candidates[entry["index"]]) for entry in (chosen, rejected)]
         return {"prompt": str(row["prompt"]), "chosen": pictures[0], "rejected": pictures[1]}
     return {
@@ -149,16 +162,24 @@ def _best(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, 
     if best["overall"] is None:
         return None
     if row["kind"] == "pictures":
-        picture = job.item_rows(row["seq"]).item.candidates[best["index"]]  # type: ignore[union-attr]
+        picture = _item(job, row).candidates[best["index"]]
         return {"image": _encoded(picture), "text": str(row["prompt"])}
     completion = [{"role": "assistant", "content": best["candidate"]}]
     return {**_prompt_and_images(job, row, settings), "completion": completion}
 
 
+def _item(job: Job, row: Mapping[str, Any]) -> Item:
+    """A ranked row's item, read again from the source."""
+    item = read_item(job, row["seq"]).item
+    if item is None:
+        raise InputError(f"{job.source.path}, line {row['line']} is no longer what was ranked")
+    return item
+
+
 def _prompt_and_images(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, Any]:
     image: Any = row["image"]
     if image is None:
-        image = job.item_rows(row["seq"]).item.image  # type: ignore[union-attr]
+        image = _item(job, row).image
     pictures = image if isinstance(image, list) else [image]
     said = row["question"] or row["prompt"] or settings.instruction
     return {
@@ -181,23 +202,16 @@ def _write_parquet(job: Job, name: str, make: Callable[[dict[str, Any]], dict[st
     import pyarrow.parquet
 
     path = job.folder / f"{name}.parquet"
-    partial = path.with_suffix(".tmp")
-    writer: Any = None
-    count = 0
-    try:
-        for chunk in _chunks((made for row in ranked_rows(job) if (made := make(row)) is not None), 256):
-            if writer is None:
-                schema = _features(chunk[0]).arrow_schema
-                writer = pyarrow.parquet.ParquetWriter(partial, schema)
+    chunks = _chunks((made for row in ranked_rows(job) if (made := make(row)) is not None), 256)
+    first = next(chunks, None)
+    if first is None:
+        path.unlink(missing_ok=True)
+        return 0
+    schema, count = _features(first[0]).arrow_schema, 0
+    with replacing(path) as partial, pyarrow.parquet.ParquetWriter(partial, schema) as writer:
+        for chunk in itertools.chain([first], chunks):
             writer.write_table(pyarrow.Table.from_pylist(chunk, schema=schema))
             count += len(chunk)
-    finally:
-        if writer is not None:
-            writer.close()
-    if writer is None:
-        path.unlink(missing_ok=True)
-    else:
-        partial.replace(path)
     return count
 
 
@@ -224,14 +238,3 @@ def _chunks(rows: Iterable[dict[str, Any]], size: int) -> Iterator[list[dict[str
             chunk = []
     if chunk:
         yield chunk
-
-
-def _line(row: dict[str, Any]) -> str:
-    return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _replace_text(path: Path, lines: Iterable[str]) -> None:
-    partial = path.with_suffix(path.suffix + ".tmp")
-    with partial.open("w", encoding="utf-8") as file:
-        file.writelines(lines)
-    partial.replace(path)

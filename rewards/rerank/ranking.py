@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rewards.errors import RewardsError
 from rewards.rerank.items import Item
 
 # Scores are float32 and depend on the batch in the last digits; what ranks and is written is rounded to six decimals,
@@ -21,8 +22,8 @@ class Score:
 
     Attributes:
         overall: the score, None for an abstention.
-        parts: by criterion (HarmonicEval), element type (TIFA) or reward (Combined); None where undefined.
-        details: what explains the score: deviations and weights, or the questions answered wrong.
+        parts: by criterion (HarmonicEval), element type (TIFA) or reward (a weighted sum); None where undefined.
+        details: what explains the score: deviations and weights, or every question with its answer.
         reason: why the reward abstained, or None.
     """
 
@@ -34,9 +35,17 @@ class Score:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A candidate in its place: `rank` from 1, `index` in the item, and `same_as`, the index of an equal candidate."""
+    """A candidate in its place.
 
-    rank: int
+    Attributes:
+        rank: from 1; None where the reward abstained.
+        index: in the item.
+        candidate: itself.
+        score: the reward's verdict.
+        same_as: the index of an equal candidate that was judged in its stead, or None.
+    """
+
+    rank: int | None
     index: int
     candidate: Any
     score: Score
@@ -56,9 +65,21 @@ class Ranking:
     candidates: tuple[Ranked, ...]
 
     @property
-    def best(self) -> Ranked | None:
-        """The best candidate; None when the reward abstained on all."""
-        return self.candidates[0] if self.candidates and self.candidates[0].score.overall is not None else None
+    def judged(self) -> tuple[Ranked, ...]:
+        """The candidates that have a rank."""
+        return tuple(ranked for ranked in self.candidates if ranked.rank is not None)
+
+    @property
+    def best(self) -> Ranked:
+        """The best candidate.
+
+        Raises:
+            RewardsError: the reward abstained on all candidates; see `judged`.
+        """
+        if not self.judged:
+            name = f"item {self.item.id!r}" if self.item.id else "an item"
+            raise RewardsError(f"{name} has no best candidate, none could be judged: {self.candidates[0].score.reason}")
+        return self.candidates[0]
 
     @property
     def margin(self) -> float | None:
@@ -86,7 +107,13 @@ def rank(item: Item, scores: Sequence[Score], same_as: Sequence[int | None] | No
     return Ranking(
         item,
         tuple(
-            Ranked(place, index, item.candidates[index], rounded[index], twins[index])
+            Ranked(
+                place if rounded[index].overall is not None else None,
+                index,
+                item.candidates[index],
+                rounded[index],
+                twins[index],
+            )
             for place, index in enumerate(order, start=1)
         ),
     )

@@ -16,17 +16,17 @@ or one row a candidate, grouped by a key::
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rewards.errors import InputError
+from rewards.jobs.cells import is_at
+from rewards.jobs.sources.base import short
 from rewards.rerank.items import Item
 from rewards.rerank.ranking import Ranking
 
 FIELDS = ("id", "image", "prompt", "question", "box", "candidates", "candidate", "folder")
-_SHOWN = 200  # characters of a value in a message
 _LARGEST = 1e9  # pixels of a box's edge; also keeps NaN, infinities and numbers beyond float out
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
@@ -76,7 +76,7 @@ def parse_rows(
         return Parsed(None, [problem], {})
     box = _edges(row["box"])
     if row["box"] is not None and box is None:
-        return Parsed(None, [f"box is {_short(row['box'])}; [left, top, right, bottom] is needed"], {})
+        return Parsed(None, [f"box is {short(row['box'])}; [left, top, right, bottom] is needed"], {})
     if image is None:
         candidates = [_resolve(candidate, folder) for candidate in candidates]
     blocked = {n: reason for n, candidate in enumerate(candidates) if (reason := _unusable(candidate, image, max_text))}
@@ -90,7 +90,7 @@ def _unusable_row(row: Mapping[str, Any], image: Any, kind: str | None, max_text
     for name, types in (("prompt", (str, int)), ("question", (str,))):
         value = row[name]
         if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
-            return f"{name} is {_short(value)}; text is needed"
+            return f"{name} is {short(value)}; text is needed"
         if isinstance(value, str) and len(value) > max_text:
             return f"{name} has {len(value)} characters; at most {max_text} are judged"
     if image is None and kind == "texts":
@@ -114,19 +114,19 @@ def _candidates(
         return _pictures_in(folder / str(row["folder"]))
     given = row["candidates"]
     if not isinstance(given, list) or not given:
-        return [], f"candidates are {_short(given)}; a list with at least one is needed"
+        return [], f"candidates are {short(given)}; a list with at least one is needed"
     return list(given), None
 
 
 def _pictures_in(place: Path) -> tuple[list[Any], str | None]:
     """Paths of the pictures in a folder, by name. Hidden files (such as macOS's ._1.png) and folders are none."""
-    if not _is(place, Path.is_dir):
-        return [], f"folder {_short(str(place))} does not exist"
+    if not is_at(place, Path.is_dir):
+        return [], f"folder {short(str(place))} does not exist"
     found = sorted(str(path) for path in place.iterdir() if _names_picture(path) and path.is_file())
     for path in found:
         if _half_characters(path):
-            return [], f"folder {_short(str(place))} holds a file whose name is not UTF-8: {_short(Path(path).name)}"
-    return (found, None) if found else ([], f"folder {_short(str(place))} holds no pictures")
+            return [], f"folder {short(str(place))} holds a file whose name is not UTF-8: {short(Path(path).name)}"
+    return (found, None) if found else ([], f"folder {short(str(place))} holds no pictures")
 
 
 def _names_picture(path: Path) -> bool:
@@ -149,11 +149,11 @@ def _image(value: Any, folder: Path) -> tuple[Any, str | None]:
     for entry in entries:
         if isinstance(entry, str):
             path = folder / entry
-            if not _is(path, Path.is_file):
-                return None, f"lacks its picture: no file {_short(str(path))}"
+            if not is_at(path, Path.is_file):
+                return None, f"lacks its picture: no file {short(str(path))}"
             entry = str(path)
         elif not isinstance(entry, dict):
-            return None, f"image is {_short(entry)}; a path or an encoded picture is needed"
+            return None, f"image is {short(entry)}; a path or an encoded picture is needed"
         resolved.append(entry)
     if not resolved:
         return None, "lacks its picture: the list is empty"
@@ -167,27 +167,13 @@ def _resolve(candidate: Any, folder: Path) -> Any:
 def _unusable(candidate: Any, image: Any, max_text: int) -> str | None:
     if image is None:
         if isinstance(candidate, str):
-            return None if _is(Path(candidate), Path.is_file) else f"no file {_short(candidate)}"
-        return (
-            None if isinstance(candidate, dict) else f"is {_short(candidate)}; a path or an encoded picture is needed"
-        )
+            return None if is_at(Path(candidate), Path.is_file) else f"no file {short(candidate)}"
+        return None if isinstance(candidate, dict) else f"is {short(candidate)}; a path or an encoded picture is needed"
     if not isinstance(candidate, str):
-        return f"is {_short(candidate)}; text is needed"
+        return f"is {short(candidate)}; text is needed"
     if len(candidate) > max_text:
         return f"has {len(candidate)} characters; at most {max_text} are judged"
     return None
-
-
-def _is(path: Path, what: Callable[[Path], bool]) -> bool:
-    """Whether a path is a file or folder; what can never be one is none. A failing disk is no verdict on the row."""
-    try:
-        return what(path)
-    except ValueError:  # a null byte
-        return False
-    except OSError as error:
-        if error.errno in (errno.ENAMETOOLONG, errno.EACCES):
-            return False
-        raise
 
 
 def _edges(box: Any) -> tuple[float, ...] | None:
@@ -197,11 +183,6 @@ def _edges(box: Any) -> tuple[float, ...] | None:
     if not all(isinstance(edge, int | float) and not isinstance(edge, bool) and abs(edge) < _LARGEST for edge in box):
         return None
     return tuple(float(edge) for edge in box)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}...{text[-_SHOWN // 2 + 3 :]}"
 
 
 def unjudged(ranking: Ranking, blocked: Mapping[int, str]) -> Iterator[tuple[int | None, str]]:
@@ -216,7 +197,7 @@ def unjudged(ranking: Ranking, blocked: Mapping[int, str]) -> Iterator[tuple[int
     item = ranking.item
     abstained = {r.index: r.score.reason for r in ranking.candidates if r.score.overall is None}
     open_to_judge = [index for index in sorted(abstained) if index not in blocked]
-    if ranking.best is None and open_to_judge:
+    if not ranking.judged and open_to_judge:
         yield None, f"no candidate could be judged: {abstained[open_to_judge[0]]}"
     if item.kind == "pictures":
         for index in open_to_judge:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from rewards.rerank.engine import Engine
+from rewards.build import RewardSettings
+from rewards.jobs.engine import Engine
 from rewards.rerank.generate import SHAPES, GenerateSettings, generate
-from rewards.rerank.job import start_job
 from rewards.rerank.outputs import OutputSettings, Summary, write_outputs
-from rewards.rerank.settings import RerankSettings, RewardSettings
+from rewards.rerank.settings import RerankSettings
+from rewards.rerank.task import start_rerank
 from rewards.runs.config import save_config
 
 
@@ -26,8 +27,8 @@ class BestOfNSettings:
         out: folder of the run: `candidates/` and `ranking/`.
     """
 
-    generate: GenerateSettings = field(default_factory=GenerateSettings)
-    rerank: RerankSettings = field(default_factory=RerankSettings)
+    generate: GenerateSettings
+    rerank: RerankSettings
     outputs: OutputSettings = field(default_factory=OutputSettings)
     out: str = "runs/best_of_n"
 
@@ -53,11 +54,10 @@ def run_best_of_n(settings: BestOfNSettings, engine: Engine | None = None) -> Su
         store = str(out / "candidates" / "questions.sqlite")
         rerank = replace(rerank, reward=_asking(rerank.reward, store))
         rerank = replace(rerank, audit=_asking(rerank.audit, store)) if rerank.audit is not None else rerank
-    job = start_job(candidates, out / "ranking", rerank)
-    save_config(settings, out / "config.yaml")  # once no part of the run was refused
-    with tqdm(total=len(job.missing()), unit="shard", desc="rank") as bar:
-        (engine or Engine()).finish(job, on_shard=lambda _: bar.update())
-    return write_outputs(job, settings.outputs)
+    with start_rerank(candidates, out / "ranking", rerank) as job:
+        save_config(settings, out / "config.yaml")  # once no part of the run was refused
+        (engine or Engine()).finish(job, "rank")
+        return write_outputs(job, settings.outputs)
 
 
 def _asking(reward: RewardSettings, store: str) -> RewardSettings:

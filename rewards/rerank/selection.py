@@ -7,16 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from rewards.errors import InputError
+from rewards.functions import RewardLike, as_reward
 from rewards.rerank.items import Item, as_item
 from rewards.rerank.ranking import Ranking, Score, rank
-from rewards.rerank.scoring import check_reward, score_items
+from rewards.rerank.scoring import score_items
+from rewards.reward import Reward
 
 
-def best_of_n(reward: Any, items: Iterable[Item | Mapping[str, Any]], *, batch_size: int = 128) -> list[Ranking]:
+def best_of_n(reward: RewardLike, items: Iterable[Item | Mapping[str, Any]], *, batch_size: int = 128) -> list[Ranking]:
     """Rank the candidates of each item by a reward.
 
     Args:
-        reward: HarmonicEval, TIFA, Combined, or a function; see :func:`rewards.rerank.scoring.score_items`.
+        reward: a reward, or a function in either convention of :class:`rewards.functions.FunctionReward`.
         items: items, or mappings with the same names (`candidates`, `image` or `prompt`, ...).
         batch_size: candidates handed to the reward at a time; the ranks do not depend on it, except that candidates
             within the judge's own noise (1e-5) of each other may change places.
@@ -35,10 +37,12 @@ def best_of_n(reward: Any, items: Iterable[Item | Mapping[str, Any]], *, batch_s
         >>> ranking.best.candidate, ranking.margin
         ('a circle', 4.0)
     """
-    return list(rank_stream(reward, (as_item(item, n) for n, item in enumerate(items)), batch_size=batch_size))
+    return list(
+        rank_stream(as_reward(reward), (as_item(item, n) for n, item in enumerate(items)), batch_size=batch_size)
+    )
 
 
-def rank_stream(reward: Any, items: Iterable[Item], *, batch_size: int = 128) -> Iterator[Ranking]:
+def rank_stream(reward: Reward, items: Iterable[Item], *, batch_size: int = 128) -> Iterator[Ranking]:
     """As :func:`best_of_n`, holding one batch in memory at a time."""
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; at least 1 candidate at a time is needed")
@@ -54,7 +58,7 @@ def rank_stream(reward: Any, items: Iterable[Item], *, batch_size: int = 128) ->
         yield from _rank_batch(reward, batch)
 
 
-def _rank_batch(reward: Any, items: Sequence[Item]) -> Iterator[Ranking]:
+def _rank_batch(reward: Reward, items: Sequence[Item]) -> Iterator[Ranking]:
     twins = [_twins(item.candidates) for item in items]
     distinct = [
         replace(item, candidates=tuple(c for c, twin in zip(item.candidates, same, strict=True) if twin is None))
@@ -68,15 +72,25 @@ def _rank_batch(reward: Any, items: Sequence[Item]) -> Iterator[Ranking]:
         yield rank(item, by_index, same)
 
 
-def _scores(reward: Any, items: Sequence[Item]) -> list[list[Score]]:
+def _scores(reward: Reward, items: Sequence[Item]) -> list[list[Score]]:
     """Scores of a batch; if the reward refuses it, item by item, so that one bad item does not spoil its neighbours."""
-    check_reward(reward, items[0].kind)
+    _check(reward, items[0].kind)
     try:
         return score_items(reward, items)
     except InputError as error:
         if len(items) == 1:
             return [[Score(None, reason=str(error))] * len(items[0].candidates)]
         return [_scores(reward, [item])[0] for item in items]
+
+
+def _check(reward: Reward, kind: str) -> None:
+    """Refuse a reward that cannot rank such candidates at all."""
+    if reward.remembers:
+        raise InputError(f"{reward.__name__} ranks by what it saw before; use a reward with standardize='none'")
+    if reward.judges == "texts" and kind == "pictures":
+        raise InputError(f"{reward.__name__} ranks texts about a picture: give each item its image")
+    if reward.judges == "pictures" and kind == "texts":
+        raise InputError(f"{reward.__name__} ranks pictures of a prompt: give each item its prompt and no image")
 
 
 def _twins(candidates: Sequence[Any]) -> list[int | None]:

@@ -55,7 +55,7 @@ def load_config(
     values: dict[str, Any] = {}
     if path is not None:
         values = _read_yaml(Path(path))
-    for key, value in _parse_overrides(overrides).items():
+    for key, value in parse_overrides(overrides).items():
         _set_dotted(values, key, value)
     return typing.cast(T, _build(cls, values, where, prefix=""))
 
@@ -107,7 +107,16 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def _parse_overrides(overrides: Mapping[str, Any] | Sequence[str] | None) -> dict[str, Any]:
+def parse_overrides(overrides: Mapping[str, Any] | Sequence[str] | None) -> dict[str, Any]:
+    """Command-line words (`key=value`, the value read as YAML) as a mapping; a mapping stays what it is.
+
+    Raises:
+        InputError: a word without a key, or a value that is not YAML.
+
+    Example:
+        >>> parse_overrides(["seed=1", "--gamma=0.5"])
+        {'seed': 1, 'gamma': 0.5}
+    """
     if overrides is None:
         return {}
     if isinstance(overrides, Mapping):

@@ -125,6 +125,8 @@ class TIFA(Reward):
         ((1,), 1)
     """
 
+    judges = "pictures"
+
     def __init__(
         self,
         judge: Judge,

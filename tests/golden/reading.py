@@ -42,6 +42,9 @@ UPDATE_KEYS = {
 """What a number of an update means -> its keys in `metrics.jsonl`, whichever the trainer writes."""
 
 
+CRITERIA = ("correctness", "completeness", "clarity", "fluency", "conciseness")
+
+
 def read_run(folder: Path) -> Values:
     """The values of a training run of any trainer.
 
@@ -209,11 +212,15 @@ def _chosen_texts(path: Path) -> list[Any]:
 
 def _record(row: Mapping[str, Any]) -> Values:
     values: Values = {"id": row["id"], "overall": row["overall"], "abstained": row["abstained"] is not None}
+    names = ("sigma", "weights", "rating_mass", "probabilities")
+    if row["failed"]:  # never given to the reward: the recording has nothing of each criterion, and no answers
+        nothing = dict.fromkeys(CRITERIA)
+        unsaid = {criterion: [None] * 5 for criterion in CRITERIA}
+        return values | dict.fromkeys(("criteria", *names), nothing) | {"probabilities": unsaid, "answers": []}
     if "answers" in row:
         fields = ("question", "free_form", "choice", "how", "right", "score")
         return values | {"answers": [[answer[name] for name in fields] for answer in row["answers"]]}
-    details = {name: row[name] for name in ("sigma", "weights", "rating_mass", "probabilities")}
-    return values | {"criteria": row["parts"] or dict.fromkeys(row["sigma"])} | details
+    return values | {"criteria": row["parts"] or dict.fromkeys(row["sigma"])} | {name: row[name] for name in names}
 
 
 def _mean_colour(path: Path) -> Sequence[float]:

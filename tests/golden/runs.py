@@ -94,7 +94,7 @@ def rerank_pictures(inputs: Path, out: Path) -> Values:
     """30 prompts with 4 pictures each by soft TIFA, the oracle as audit."""
     store = inputs / "questions.sqlite"
     reward = f"reward={{kind: tifa, judge: shapes-vqa, device: cpu, soft: true, questions: '{store}'}}"
-    audit = f"audit={{kind: tifa, judge: shapes-oracle, questions: '{store}'}}"
+    audit = f"audit={{kind: tifa, judge: shapes-oracle, sentence_model: null, questions: '{store}'}}"
     _command("rerank", inputs / "pictures.jsonl", reward, audit, "batch_size=17", "--out", out, "--gain", status=None)
     return read_ranking(out)
 
@@ -118,8 +118,9 @@ def best_of_n_pictures(inputs: Path, out: Path) -> Values:
 def score_harmonic(inputs: Path, out: Path) -> list[Values]:
     """32 texts by criterion."""
     judge = ["--judge", RATER, "--device", "cpu"]
-    _command("score", "harmonic", inputs / "rated.jsonl", "--out", out / "scores.jsonl", *judge, "--batch-size", 7)
-    return read_scores(out / "scores.jsonl")
+    out = out / "scores.jsonl"
+    _command("score", "harmonic", inputs / "rated.jsonl", "--out", out, *judge, "--batch-size", 7, status=3)
+    return read_scores(out)
 
 
 def score_tifa(inputs: Path, out: Path) -> Values:
@@ -129,7 +130,7 @@ def score_tifa(inputs: Path, out: Path) -> Values:
     ways = {"free_form": ["--sentence-model", "none"], "soft": ["--answer", "choices", "--soft"]}
     for name, way in ways.items():
         path = out / f"{name}.jsonl"
-        _command("score", "tifa", inputs / "judged.jsonl", "--out", path, *judge, *way)
+        _command("score", "tifa", inputs / "judged.jsonl", "--out", path, *judge, *way, status=3)
         values[name] = read_scores(path)
     return values
 

@@ -7,9 +7,11 @@ import random
 
 import pytest
 
-from rewards.rerank.job import run_local, start_job
+from rewards.build import RewardSettings
+from rewards.jobs.job import run_local
 from rewards.rerank.outputs import OutputSettings, write_outputs
-from rewards.rerank.settings import RerankSettings, RewardSettings
+from rewards.rerank.settings import RerankSettings
+from rewards.rerank.task import start_rerank
 
 from . import brute_force
 from .functions import read_lines
@@ -36,7 +38,7 @@ def test_ranks_equal_a_plain_sort_of_reward_score(tmp_path, kind):
         shuffled = random.Random(batch_size).sample(rows, ITEMS)
         source = brute_force.write_rows(tmp_path / f"{batch_size}.jsonl", shuffled)
         settings = RerankSettings(reward=reward, batch_size=batch_size, shard_size=shard_size)
-        job = start_job(source, tmp_path / f"job{batch_size}", settings)
+        job = start_rerank(source, tmp_path / f"job{batch_size}", settings)
         run_local(job)
         write_outputs(job, OutputSettings())
         ranked = read_lines(job.folder / "ranked.jsonl")

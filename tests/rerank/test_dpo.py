@@ -3,9 +3,11 @@
 import datasets
 import pytest
 
-from rewards.rerank.job import run_local, start_job
+from rewards.build import RewardSettings
+from rewards.jobs.job import run_local
 from rewards.rerank.outputs import OutputSettings, write_outputs
-from rewards.rerank.settings import RerankSettings, RewardSettings
+from rewards.rerank.settings import RerankSettings
+from rewards.rerank.task import start_rerank
 from tests import tiny_models
 
 from .functions import write_lines
@@ -19,7 +21,7 @@ def finished(tmp_path):
         {"image": f"{n}.png", "prompt": "what is it", "candidates": ["a red circle", "red", "a blue"]} for n in range(2)
     ]
     reward = RewardSettings(kind="function", function="tests.rerank.functions:by_length")
-    job = start_job(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "job", RerankSettings(reward=reward))
+    job = start_rerank(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "job", RerankSettings(reward=reward))
     run_local(job)
     write_outputs(job, OutputSettings(pairs=True, sft=True))
     return job.folder

@@ -8,11 +8,12 @@ import pytest
 import torch
 from PIL import Image
 
+from rewards.build import RewardSettings
 from rewards.errors import InputError
 from rewards.rerank.generate import GenerateSettings, candidate_seed, generate
 from rewards.rerank.run import BestOfNSettings, run_best_of_n
 from rewards.rerank.sample_texts import SeededNoise, text_sampler
-from rewards.rerank.settings import RerankSettings, RewardSettings
+from rewards.rerank.settings import RerankSettings
 from tests import tiny_models
 from tests.trainers.diffusion import tiny_diffusion
 
@@ -130,13 +131,13 @@ def test_unknown_models_and_settings_out_of_range_are_refused(tmp_path, prompts)
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "manifest.json").write_text("")
     with pytest.raises(InputError, match="was not written by a run of best-of-n"):
-        generate(GenerateSettings(prompts=str(prompts)), tmp_path / "cut")
+        generate(GenerateSettings(prompts=str(prompts), model="shapes-captioner"), tmp_path / "cut")
     with pytest.raises(InputError, match="limit is -1"):
-        GenerateSettings(limit=-1)
+        GenerateSettings("shapes", limit=-1)
     with pytest.raises(InputError, match="n is 0"):
-        GenerateSettings(n=0)
+        GenerateSettings("shapes", n=0)
     with pytest.raises(InputError, match="temperature is -1"):
-        GenerateSettings(temperature=-1)
+        GenerateSettings("shapes", temperature=-1)
 
 
 def test_generate_and_rank_in_one_run_and_again(tmp_path, llava, prompts):

@@ -11,21 +11,24 @@ import sys
 import datasets
 import pytest
 
+from rewards.build import RewardSettings
 from rewards.errors import InputError, RewardsError
+from rewards.jobs.job import Job, run_local
 from rewards.rerank import Item, best_of_n
-from rewards.rerank.job import Job, run_local, start_job
 from rewards.rerank.outputs import OutputSettings, write_outputs
-from rewards.rerank.settings import RerankSettings, RewardSettings
+from rewards.rerank.settings import RerankSettings
+from rewards.rerank.task import RerankTask, start_rerank
 
 from .functions import by_length, committed, hold_at, picture, read_lines, wait_until_held, write_lines, write_texts
 
 LENGTH = RewardSettings(kind="function", function="tests.rerank.functions:by_length")
 COLOUR = RewardSettings(kind="function", function="tests.rerank.functions:by_colour")
+RATER = RewardSettings(judge="shapes-rater")
 VOWELS = RewardSettings(kind="function", function="tests.rerank.functions:by_vowels")
 
 
 def finish(source, folder, outputs=None, **settings):
-    job = start_job(source, folder, RerankSettings(**{"reward": LENGTH, "shard_size": 4, **settings}))
+    job = start_rerank(source, folder, RerankSettings(**{"reward": LENGTH, "shard_size": 4, **settings}))
     run_local(job)
     return write_outputs(job, outputs or OutputSettings())
 
@@ -104,11 +107,11 @@ def test_changed_settings_source_or_reward_are_refused_with_the_difference(tmp_p
             finish(source, tmp_path / "job", **settings)
     shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}_moved"))
     moved = tmp_path.with_name(f"{tmp_path.name}_moved")
-    with pytest.raises(InputError, match=r"source\.path was .* and is now"):
+    with pytest.raises(InputError, match=r"settings\.source was .* and is now"):
         finish(moved / source.name, moved / "job")
     index = (tmp_path / "job" / "index.sqlite").read_bytes()
     write_texts(tmp_path, 6)
-    with pytest.raises(InputError, match=r"source\.fingerprint was"):
+    with pytest.raises(InputError, match=r"source_fingerprint was"):
         finish(source, tmp_path / "job")
     assert (tmp_path / "job" / "index.sqlite").read_bytes() == index  # another process may be reading it
 
@@ -119,17 +122,19 @@ def test_changed_questions_and_judges_are_refused(tmp_path):
     picture(tmp_path / "a.png"), picture(tmp_path / "b.png", (0, 0, 200))
     source = write_lines(tmp_path / "r.jsonl", [{"prompt": "a red circle", "candidates": ["a.png", "b.png"]}])
     store = question_store(tmp_path / "q.sqlite", ["a red circle"])
-    reward = RewardSettings(kind="tifa", judge="shapes-oracle", questions=str(tmp_path / "q.sqlite"))
+    reward = RewardSettings(
+        kind="tifa", judge="shapes-oracle", sentence_model=None, questions=str(tmp_path / "q.sqlite")
+    )
     finish(source, tmp_path / "job", reward=reward)
     finish(source, tmp_path / "job", reward=reward)
     question_store(store.path, ["a blue square"])
-    with pytest.raises(InputError, match=r"rewards\.reward\.questions_fingerprint was"):
+    with pytest.raises(InputError, match=r"rewards\.reward\.questions was"):
         finish(source, tmp_path / "job", reward=reward)
     manifest = json.loads((tmp_path / "job" / "manifest.json").read_text())
-    manifest["rewards"]["reward"]["reward"]["judge"]["revision"] = "0"
+    manifest["identity"]["rewards"]["reward"]["judge"]["revision"] = "0"
     (tmp_path / "job" / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match=r"reward\.reward\.judge\.revision was '0' and is now '1'"):
-        Job(tmp_path / "job").rewards()
+    with pytest.raises(InputError, match=r"reward\.judge\.revision was '0' and is now '1'"):
+        Job(tmp_path / "job", RerankTask(RerankSettings(reward=reward))).worker()
 
 
 def test_problem_rows_are_reported_and_the_others_are_unharmed(tmp_path):
@@ -167,7 +172,7 @@ def test_a_judge_that_fails_throughout_stops_the_job_uncommitted(tmp_path):
         finish(source, tmp_path / "job", reward=failing, shard_size=100)
     assert not list((tmp_path / "job" / "shards").iterdir())
     with pytest.raises(InputError, match="1 shards are not finished"):
-        write_outputs(Job(tmp_path / "job"), OutputSettings())
+        write_outputs(Job(tmp_path / "job", RerankTask(RerankSettings(reward=failing))), OutputSettings())
 
 
 def test_pictures_grouped_rows_and_an_audit(tmp_path):
@@ -198,7 +203,7 @@ def test_unreadable_pictures_are_reported_with_their_line_and_an_honest_abstenti
     summary = finish(write_lines(tmp_path / "t.jsonl", rows), tmp_path / "t")
     problems = read_lines(tmp_path / "t" / "problems.jsonl")
     assert summary.abstained == 3 and [problem["line"] for problem in problems] == [2]
-    assert problems[0]["reason"] == "no candidate could be judged: the reward abstained"
+    assert problems[0]["reason"] == "no candidate could be judged: by_length abstained"
 
 
 def test_a_broken_picture_of_texts_and_a_prompt_without_questions_are_reported(tmp_path):
@@ -214,7 +219,9 @@ def test_a_broken_picture_of_texts_and_a_prompt_without_questions_are_reported(t
     assert [(problem["line"], problem["id"]) for problem in problems] == [(2, "broken.png")]
     assert "no candidate could be judged" in problems[0]["reason"] and "broken.png" in problems[0]["reason"]
     question_store(tmp_path / "q.sqlite", ["a red circle"]).close()
-    reward = RewardSettings(kind="tifa", judge="shapes-oracle", questions=str(tmp_path / "q.sqlite"))
+    reward = RewardSettings(
+        kind="tifa", judge="shapes-oracle", sentence_model=None, questions=str(tmp_path / "q.sqlite")
+    )
     rows = [{"prompt": prompt, "candidates": ["a.png", "broken.png"]} for prompt in ("a red circle", "unheard of")]
     finish(write_lines(tmp_path / "p.jsonl", rows), tmp_path / "p", reward=reward)
     problems = read_lines(tmp_path / "p" / "problems.jsonl")
@@ -225,7 +232,7 @@ def test_a_broken_picture_of_texts_and_a_prompt_without_questions_are_reported(t
 @pytest.mark.parametrize("name", ["shard_size", "batch_size", "max_text"])
 def test_settings_out_of_range_are_refused(name):
     with pytest.raises(InputError, match=f"{name} is 0"):
-        RerankSettings(**{name: 0})
+        RerankSettings(LENGTH, **{name: 0})
 
 
 @pytest.mark.parametrize(
@@ -234,12 +241,15 @@ def test_settings_out_of_range_are_refused(name):
         ({"max_abstained": -1}, "max_abstained is -1"),
         ({"max_abstained": float("nan")}, "max_abstained is nan"),
         ({"columns": {"promt": "caption"}}, "columns has promt; known names are id, image, prompt"),
-        ({"audit": RewardSettings(kind="tifa")}, "judge different things"),
+        (
+            {"reward": RewardSettings(judge="shapes-rater"), "audit": RewardSettings(kind="tifa", judge="shapes-vqa")},
+            "judge different things",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings, message):
     with pytest.raises(InputError, match=message):
-        RerankSettings(**settings)
+        RerankSettings(**{"reward": LENGTH, **settings})
 
 
 def test_a_reward_or_column_that_is_not_there_leaves_nothing_behind(tmp_path):
@@ -257,7 +267,7 @@ def test_a_reward_or_column_that_is_not_there_leaves_nothing_behind(tmp_path):
 
 def test_an_index_that_cannot_be_written_leaves_an_empty_folder_at_most(tmp_path, monkeypatch):
     source = write_texts(tmp_path, 2)
-    monkeypatch.setattr("rewards.rerank.index._SCHEMA", "no schema")
+    monkeypatch.setattr("rewards.jobs.index._SCHEMA", "no schema")
     with pytest.raises(RewardsError, match=r"index\.sqlite: the index cannot be written"):
         finish(source, tmp_path / "job")
     assert not (tmp_path / "job").exists()
@@ -274,9 +284,9 @@ def test_folders_that_hold_something_else_are_refused(tmp_path):
     for name, message in (
         ("file", "is a file; a folder for the job is needed"),
         ("stranger", "holds shards without manifest"),
-        ("cut", "was not written by a job of reranking"),
-        ("other", "was not written by a job of reranking"),
-        ("list", "was not written by a job of reranking"),
+        ("cut", "was not written by a job of rerank;"),
+        ("other", "was not written by a job of rerank;"),
+        ("list", "was not written by a job of rerank;"),
     ):
         with pytest.raises(InputError, match=message):
             finish(source, tmp_path / name)
@@ -307,19 +317,19 @@ def test_relative_paths_are_those_of_the_first_start(tmp_path, monkeypatch):
     picture(tmp_path / "pictures" / "a.png")
     question_store(tmp_path / "q.sqlite", ["a red circle"]).close()
     source = write_lines(tmp_path / "r.jsonl", [{"prompt": "a red circle", "candidates": ["a.png", "b.png"]}])
-    reward = RewardSettings(kind="tifa", judge="shapes-oracle", questions="q.sqlite")
-    job = start_job(source.name, tmp_path / "job", RerankSettings(reward=reward, images="pictures"))
+    reward = RewardSettings("tifa", judge="shapes-oracle", sentence_model=None, questions="q.sqlite")
+    job = start_rerank(source.name, tmp_path / "job", RerankSettings(reward=reward, images="pictures"))
     monkeypatch.chdir("/")
-    run_local(Job(job.folder))
+    run_local(Job(job.folder, job.task))
     assert "pictures/a.png" in job.path_of(next(job.shards())).read_text()
 
 
 def test_a_job_goes_on_with_another_device(tmp_path):
     source = write_texts(tmp_path, 5)
     settings = {"reward": RewardSettings(kind="function", function=LENGTH.function, device="cuda:7"), "shard_size": 4}
-    start_job(source, tmp_path / "job", RerankSettings(**settings))
+    start_rerank(source, tmp_path / "job", RerankSettings(**settings))
     settings["reward"] = RewardSettings(kind="function", function=LENGTH.function, device="cpu")
-    assert start_job(source, tmp_path / "job", RerankSettings(**settings)).settings.reward.device == "cpu"
+    assert start_rerank(source, tmp_path / "job", RerankSettings(**settings)).task.chosen.reward.device == "cpu"
 
 
 def test_rewards_that_cannot_be_built_are_named(tmp_path):
@@ -328,7 +338,10 @@ def test_rewards_that_cannot_be_built_are_named(tmp_path):
         (RewardSettings(kind="function", function="nothing"), "package.module:name is needed"),
         (RewardSettings(kind="function", function="tests.none:x"), "cannot be imported"),
         (RewardSettings(kind="tifa", judge="shapes-oracle"), "needs questions"),
-        (RewardSettings(kind="tifa", judge="shapes-oracle", questions="none.sqlite"), "none.sqlite"),
+        (
+            RewardSettings("tifa", judge="shapes-oracle", sentence_model=None, questions="none.sqlite"),
+            "none.sqlite",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             finish(source, tmp_path / "job", reward=reward)

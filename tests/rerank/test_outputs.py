@@ -7,10 +7,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from rewards.build import RewardSettings
 from rewards.errors import InputError
-from rewards.rerank.job import run_local, start_job
+from rewards.jobs.job import run_local
 from rewards.rerank.outputs import OutputSettings, write_outputs
-from rewards.rerank.settings import RerankSettings, RewardSettings
+from rewards.rerank.settings import RerankSettings
+from rewards.rerank.task import start_rerank
 
 from .functions import picture, read_lines, write_lines, write_texts
 
@@ -18,7 +20,7 @@ LENGTH = RewardSettings(kind="function", function="tests.rerank.functions:by_len
 
 
 def finish(source, folder, outputs, **settings):
-    job = start_job(source, folder, RerankSettings(**{"reward": LENGTH, "shard_size": 4, **settings}))
+    job = start_rerank(source, folder, RerankSettings(**{"reward": LENGTH, "shard_size": 4, **settings}))
     run_local(job)
     return write_outputs(job, outputs)
 
@@ -141,9 +143,11 @@ def test_best_of_n_command_takes_an_engine(tmp_path):
 
     app = typer.Typer()
     app.command()(best_of_n)
-    result = CliRunner().invoke(app, ["--out", str(tmp_path / "run"), "--engine", "local", "--actors", "2"])
+    result = CliRunner().invoke(
+        app, ["--out", str(tmp_path / "run"), "--prompts", "shapes", "--engine", "local", "--actors", "2"]
+    )
     assert isinstance(result.exception, InputError) and "actors is 2" in str(result.exception)
-    words = ["generate.n=2", "generate.limit=2", "generate.max_new_tokens=4"]
+    words = ["--prompts", "shapes", "generate.n=2", "generate.limit=2", "generate.max_new_tokens=4"]
     reward = ["rerank.reward.kind=function", f"rerank.reward.function={LENGTH.function}"]
     result = CliRunner().invoke(app, [*words, *reward, "--out", str(tmp_path / "run"), "--engine", "local"])
     assert result.exit_code == 0, result.output

@@ -76,9 +76,10 @@ def test_pictures_by_tifa(tifa):
     for item, ranking in zip(items, best_of_n(reward, items, batch_size=24), strict=True):
         scores = reward.score(list(item.candidates), [item.prompt] * CANDIDATES).overall.tolist()
         assert in_order(ranking, scores)
-        assert ranking.best.score.overall == 1.0 and ranking.best.score.details["wrong"] == []
+        assert ranking.best.score.overall == 1.0 and all(a["right"] for a in ranking.best.score.details["answers"])
         worst = ranking.candidates[-1].score
-        assert worst.overall < 1 and worst.details["wrong"][0].keys() == {"question", "answer", "given", "element_type"}
+        wrong = next(answer for answer in worst.details["answers"] if not answer["right"])
+        assert worst.overall < 1 and {"question", "answer", "choice", "element_type"} <= wrong.keys()
         assert set(worst.parts) == {question.element_type for question in reward.questions.get(item.prompt)}
 
 
@@ -86,7 +87,7 @@ def test_a_prompt_without_questions_spoils_only_its_own_item(tifa):
     reward, items = tifa
     unknown = Item(items[0].candidates, prompt="never asked about")
     first, second, third = best_of_n(reward, [items[0], unknown, items[1]])
-    assert first.best and third.best and second.best is None
+    assert first.judged and third.judged and not second.judged
     assert "never asked about" in second.candidates[0].score.reason
 
 

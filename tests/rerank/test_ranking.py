@@ -32,15 +32,17 @@ def grey(level):
 def test_best_first_ties_by_position_abstentions_last():
     ranking = best_of_n(length, [texts("bb", "what?", "a", "ccc", "dd", "?")])[0]
     assert [(r.rank, r.index, r.score.overall) for r in ranking.candidates] == [
-        (1, 3, 3.0), (2, 0, 2.0), (3, 4, 2.0), (4, 2, 1.0), (5, 1, None), (6, 5, None),
+        (1, 3, 3.0), (2, 0, 2.0), (3, 4, 2.0), (4, 2, 1.0), (None, 1, None), (None, 5, None),
     ]  # fmt: skip
     assert ranking.best.candidate == "ccc" and ranking.margin == 1.0
-    assert ranking.candidates[-1].score.reason == "the reward abstained"
+    assert ranking.candidates[-1].score.reason == "length abstained"
 
 
 def test_nothing_judged_has_no_best_and_one_candidate_no_margin():
     ranking = best_of_n(length, [texts("?", "??")])[0]
-    assert ranking.best is None and ranking.margin is None
+    assert ranking.judged == () and ranking.margin is None
+    with pytest.raises(RewardsError, match="an item has no best candidate, none could be judged: length abstained"):
+        _ = ranking.best
     assert best_of_n(length, [texts("a")])[0].margin is None
 
 
@@ -100,7 +102,7 @@ def test_weighted_reward_keeps_its_parts():
     assert [r.index for r in ranking.candidates] == [2, 0, 1]
     assert ranking.best.score.overall == pytest.approx(3.0)
     assert ranking.best.score.parts == {"brightness": 20.0, "red": 1.0}
-    assert ranking.candidates[2].score.reason == "red: the reward abstained"
+    assert ranking.candidates[2].score.reason == "red: red abstained"
     with pytest.raises(InputError, match="standardize"):
         list(best_of_n(Combined([red], [1.0], standardize="running"), [{"candidates": (grey(1),), "prompt": "p"}]))
 
@@ -112,7 +114,7 @@ def test_a_batch_that_is_refused_is_scored_item_by_item():
         return [1.0] * len(completions)
 
     good, bad, fine = best_of_n(strict, [texts("a", "b"), texts("bad", "c"), texts("d")])
-    assert good.best and fine.best and bad.best is None
+    assert good.judged and fine.judged and not bad.judged
     assert bad.candidates[0].score.reason == "row 3 is bad"
 
 
@@ -134,7 +136,7 @@ def test_malformed_items_are_named(item, message):
 def test_wrong_batch_size_wrong_count_and_what_is_no_reward_are_refused():
     with pytest.raises(InputError, match="batch_size is 0"):
         list(rank_stream(length, [texts("a")], batch_size=0))
-    with pytest.raises(RewardsError, match="returned 1 scores for 2 candidates"):
-        best_of_n(lambda prompts, completions, **columns: [1.0], [texts("a", "b")])
+    short = best_of_n(lambda prompts, completions, **columns: [1.0], [texts("a", "b")])[0]
+    assert not short.judged and "shape (1,) for 2 samples" in short.candidates[0].score.reason
     with pytest.raises(InputError, match="int is not a reward"):
         best_of_n(3, [texts("a")])

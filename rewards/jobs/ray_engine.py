@@ -1,4 +1,4 @@
-"""Reranking on Ray: a pool of judge actors, one device each, fed with shard numbers.
+"""Jobs on Ray: a pool of judge actors, one device each, fed with shard numbers.
 
 What travels through Ray is the number of a shard; an actor reads the job's folder, the source and the pictures from a
 file system that all machines share, and commits its shard itself by the same atomic rename as the local engine. So the
@@ -7,7 +7,7 @@ driver) leaves whole shards behind. Ray Data streams the numbers, keeps each act
 and starts a dead actor's shard again on another.
 
 The driver loads the judge too, once, to write down which one it is; its default dtype is float32 without a GPU and the
-checkpoint's own with one. Where only the judges have GPUs, name `reward.dtype`, or they are refused as other judges.
+checkpoint's own with one. Where only the judges have GPUs, name the dtype, or they are refused as other judges.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 
 from rewards.errors import InputError, RewardsError
-from rewards.rerank.job import Job, Shard
+from rewards.jobs.job import Job, Shard
+from rewards.jobs.task import Task, Worker
+from rewards.judges.loading import unload_judges
 
 # Shards that wait at an actor while it works on one: enough to hide the scheduler, few enough to share out the rest.
 _IN_FLIGHT = 2
@@ -37,26 +39,27 @@ class ShardWorker:
 
     Args:
         folder: of the job, on a file system that all machines share.
+        task: what is done with its rows.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, task: Task) -> None:
         # The judge is the whole work of this process: one thread a CPU that Ray gave it, not one a core of the machine.
         import ray
         import torch
 
         cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
         torch.set_num_threads(max(1, int(cpus)))
-        self.job = Job(folder)
-        self.rewards: tuple[Any, Any] | None = None
+        self.job = Job(folder, task)
+        self.worker: Worker | None = None
         self.failure = ""
         try:
-            self.rewards = self.job.rewards()
+            self.worker = self.job.worker()
         except (RewardsError, OSError) as error:
             self.failure = f"a judge on {os.uname().nodename} cannot start: {error}"
         self.shards: dict[int, Shard] = {shard.number: shard for shard in self.job.shards()}
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Rank and commit the shards of a batch, unless another attempt has done so; an error goes back as text.
+        """Finish and commit the shards of a batch, unless another attempt has done so; an error goes back as text.
 
         Raised, it would make Ray print its own pages of advice and hide the one line that helps.
         """
@@ -67,7 +70,7 @@ class ShardWorker:
         """Finish a shard; "" or why it could not be finished."""
         if self.job.path_of(shard).exists():
             return ""
-        if self.rewards is None:
+        if self.worker is None:
             return self.failure
         # Starts without an end are counted in a file, which outlives the process; a new run begins by removing it.
         starts = self.job.path_of(shard).with_suffix(".starts.tmp")
@@ -77,7 +80,7 @@ class ShardWorker:
             items = f"items {shard.start + 1} to {shard.stop}"
             return f"the judge died {_DEATHS} times on shard {shard.number} ({items} of {self.job.source.path})"
         try:
-            self.job.run_shard(shard, self.rewards)
+            self.job.run_shard(shard, self.worker)
         except (RewardsError, OSError) as error:
             return str(error) or type(error).__name__
         starts.unlink(missing_ok=True)
@@ -91,12 +94,13 @@ def run_on_ray(
     actors: int | None = None,
     gpus: float | None = None,
     cpus: float = 1,
-    on_shard: Callable[[Shard], Any] | None = None,
+    on_shard: Callable[[Shard], object] | None = None,
 ) -> None:
-    """Finish a job on a Ray cluster.
+    """Finish a job on a Ray cluster. Judges that are resident in this process are unloaded: Ray's are other processes,
+    perhaps on the same device.
 
     Args:
-        job: from :func:`rewards.rerank.job.start_job`, in a folder that all machines see.
+        job: from :func:`rewards.jobs.job.start_job`, in a folder that all machines see.
         address: of the cluster; None starts Ray on this machine, or joins one that runs here.
         actors: judges; default: one a GPU of the cluster, or without GPUs one a CPU.
         gpus: GPUs of each judge; default: 1 where the cluster has any. A fraction puts several judges on one.
@@ -116,6 +120,7 @@ def run_on_ray(
     shards = {shard.number: shard for shard in job.missing()}
     if not shards:
         return
+    unload_judges()
     started = not ray.is_initialized()
     if started:
         ray.init(address=address, log_to_driver=False, **_local_options(address), logging_level=logging.WARNING)
@@ -145,7 +150,7 @@ def _stream(ray: Any, job: Job, shards: dict[int, Shard], count: int, gpus: floa
     )
     ranked = dataset.map_batches(
         ShardWorker,
-        fn_constructor_args=(str(Path(job.folder).absolute()),),
+        fn_constructor_args=(str(Path(job.folder).absolute()), job.task),
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=_IN_FLIGHT),
         num_gpus=gpus,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from rewards.errors import InputError
-from rewards.rerank.job import Job, Shard, run_local
+from rewards.jobs.job import Job, run_local
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Where a job's shards are ranked; nothing in the result depends on it.
+    """Where a job's shards are worked on; nothing in the result depends on it.
 
     Attributes:
         name: "local", all devices of this machine, or "ray".
@@ -33,16 +31,20 @@ class Engine:
             if self.name == "local" and getattr(self, name) is not None:
                 raise InputError(f"{name} is {getattr(self, name)!r}, which needs engine ray")
 
-    def finish(self, job: Job, on_shard: Callable[[Shard], Any] | None = None) -> None:
-        """Rank what is missing of a job.
+    def finish(self, job: Job, title: str) -> None:
+        """Do what is missing of a job, with a progress bar.
 
         Args:
-            job: from :func:`rewards.rerank.job.start_job`.
-            on_shard: called after each committed shard.
+            job: from :func:`rewards.jobs.job.start_job`.
+            title: of the bar.
         """
-        if self.name == "local":
-            run_local(job, on_shard)
-            return
-        from rewards.rerank.ray_engine import run_on_ray
+        from tqdm import tqdm
 
-        run_on_ray(job, address=self.address, actors=self.actors, gpus=self.gpus, on_shard=on_shard)
+        total, missing = sum(1 for _ in job.shards()), len(job.missing())
+        with tqdm(total=total, initial=total - missing, unit="shard", desc=title) as bar:
+            if self.name == "local":
+                run_local(job, lambda _: bar.update())
+                return
+            from rewards.jobs.ray_engine import run_on_ray
+
+            run_on_ray(job, address=self.address, actors=self.actors, gpus=self.gpus, on_shard=lambda _: bar.update())

@@ -12,12 +12,13 @@ import sys
 import psutil
 import pytest
 
+from rewards.build import RewardSettings
 from rewards.errors import InputError, RewardsError
-from rewards.rerank.job import run_local, start_job
+from rewards.jobs.job import run_local
 from rewards.rerank.outputs import OutputSettings, write_outputs
-from rewards.rerank.settings import RerankSettings, RewardSettings
-
-from .functions import committed, hold_at, picture, read_lines, wait_until_held, write_lines, write_texts
+from rewards.rerank.settings import RerankSettings
+from rewards.rerank.task import start_rerank
+from tests.rerank.functions import committed, hold_at, picture, read_lines, wait_until_held, write_lines, write_texts
 
 LENGTH = RewardSettings(kind="function", function="tests.rerank.functions:by_length")
 SETTINGS = RerankSettings(reward=LENGTH, shard_size=5)
@@ -29,7 +30,7 @@ ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 @pytest.fixture
 def expected(tmp_path):
     source = write_texts(tmp_path, 100, candidates=4)
-    job = start_job(source, tmp_path / "local", SETTINGS)
+    job = start_rerank(source, tmp_path / "local", SETTINGS)
     run_local(job)
     write_outputs(job, OutputSettings(pairs=True))
     return source, {
@@ -38,7 +39,7 @@ def expected(tmp_path):
 
 
 def finished(source, folder):
-    job = start_job(source, folder, SETTINGS)
+    job = start_rerank(source, folder, SETTINGS)
     run_local(job)
     write_outputs(job, OutputSettings(pairs=True))
     return {name: (folder / name).read_bytes() for name in ("ranked.jsonl", "problems.jsonl", "pairs.parquet")}
@@ -93,18 +94,18 @@ def descendants(driver, name=""):
 
 
 def test_rows_are_the_local_engines_and_a_finished_job_starts_nothing(tmp_path, expected, monkeypatch):
-    from rewards.rerank.ray_engine import run_on_ray
+    from rewards.jobs.ray_engine import run_on_ray
 
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     source, contents = expected
-    job = start_job(source, tmp_path / "ray", SETTINGS)
+    job = start_rerank(source, tmp_path / "ray", SETTINGS)
     done = []
     run_on_ray(job, actors=2, on_shard=done.append)
     assert len(done) == 20 and finished(source, tmp_path / "ray") == contents
     run_on_ray(job, actors=2)
     assert not ray.is_initialized()
     failing = RewardSettings(kind="function", function="tests.rerank.functions:always_abstains")
-    stopped = start_job(source, tmp_path / "failing", RerankSettings(reward=failing, shard_size=100))
+    stopped = start_rerank(source, tmp_path / "failing", RerankSettings(reward=failing, shard_size=100))
     with pytest.raises(RewardsError, match="abstained on 400 of 400"):
         run_on_ray(stopped, actors=1)
     with pytest.raises(InputError, match="do not fit"):
@@ -112,15 +113,16 @@ def test_rows_are_the_local_engines_and_a_finished_job_starts_nothing(tmp_path, 
 
 
 def test_best_of_n_ranks_on_ray_what_it_sampled_here(tmp_path, monkeypatch):
-    from rewards.rerank.engine import Engine
+    from rewards.jobs.engine import Engine
     from rewards.rerank.generate import GenerateSettings
     from rewards.rerank.run import BestOfNSettings, run_best_of_n
 
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
-    sampled = GenerateSettings(n=3, limit=6, max_new_tokens=6)
+    sampled = GenerateSettings("shapes", n=3, limit=6, max_new_tokens=6)
     rows = []
     for engine in (Engine("local"), Engine("ray", actors=2)):
-        settings = BestOfNSettings(sampled, RerankSettings(shard_size=2), out=str(tmp_path / "run"))
+        rerank = RerankSettings(RewardSettings(judge="shapes-rater"), shard_size=2)
+        settings = BestOfNSettings(sampled, rerank, out=str(tmp_path / "run"))
         run_best_of_n(settings, engine)
         ranking = tmp_path / "run" / "ranking"
         rows.append((ranking / "ranked.jsonl").read_bytes())
@@ -129,28 +131,30 @@ def test_best_of_n_ranks_on_ray_what_it_sampled_here(tmp_path, monkeypatch):
 
 
 def test_a_candidate_that_kills_every_judge_stops_the_job_with_the_rest_kept(tmp_path, monkeypatch):
-    from rewards.rerank.ray_engine import run_on_ray
+    from rewards.jobs.ray_engine import run_on_ray
 
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     monkeypatch.setenv("RERANK_DIES", "x" * 1)  # the first candidate of the first item, and of every eleventh
     source = write_texts(tmp_path, 11, candidates=1)
     reward = RewardSettings(kind="function", function="tests.rerank.functions:dies")
-    job = start_job(source, tmp_path / "job", RerankSettings(reward=reward, shard_size=2))
+    job = start_rerank(source, tmp_path / "job", RerankSettings(reward=reward, shard_size=2))
     with pytest.raises(RewardsError, match=r"^the judge died 4 times on shard 0 \(items 1 to 2 of .*; finished shards"):
         run_on_ray(job, actors=2)
     assert job.missing()[0].number == 0
 
 
 def test_a_judge_that_cannot_start_says_why_in_one_line(tmp_path, monkeypatch):
-    from rewards.rerank.ray_engine import run_on_ray
+    from rewards.jobs.ray_engine import run_on_ray
     from rewards.shapes.prompts import question_store
 
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     picture(tmp_path / "a.png")
     source = write_lines(tmp_path / "r.jsonl", [{"prompt": "a red circle", "candidates": ["a.png"] * 2}])
     question_store(tmp_path / "q.sqlite", ["a red circle"]).close()
-    reward = RewardSettings(kind="tifa", judge="shapes-oracle", questions=str(tmp_path / "q.sqlite"))
-    job = start_job(source, tmp_path / "job", RerankSettings(reward=reward))
+    reward = RewardSettings(
+        kind="tifa", judge="shapes-oracle", sentence_model=None, questions=str(tmp_path / "q.sqlite")
+    )
+    job = start_rerank(source, tmp_path / "job", RerankSettings(reward=reward))
     (tmp_path / "q.sqlite").unlink()
     with pytest.raises(RewardsError, match=r"^a judge on .* cannot start: question store .* does not exist; finished"):
         run_on_ray(job, actors=1)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rewards.errors import RewardsError
-from rewards.rerank.sources import Source
+from rewards.jobs.sources import Source
 
 _SCHEMA = """
 CREATE TABLE items (seq INTEGER PRIMARY KEY, key TEXT UNIQUE, line INTEGER NOT NULL);
@@ -40,12 +40,13 @@ class Index:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
-    def build(self, source: Source, *, key: str, grouped: bool) -> int:
+    def build(self, source: Source, *, key: str | None, grouped: bool) -> int:
         """Scan the source.
 
         Args:
             source: what is scanned.
-            key: the column that names items. Without grouping a row may lack it.
+            key: the column that names items, which a row may lack without grouping. None: every row is an item, and
+                is not looked into.
             grouped: rows with the same key make one item (wherever they stand); otherwise a second row with the same
                 key is a problem.
 
@@ -103,7 +104,7 @@ class Index:
         return sqlite3.connect(f"file:{self.path}?mode=ro&immutable=1", uri=True)
 
 
-def _fill(connection: sqlite3.Connection, source: Source, key: str, grouped: bool) -> int:
+def _fill(connection: sqlite3.Connection, source: Source, key: str | None, grouped: bool) -> int:
     count = 0
     rows: list[tuple[int, int, int]] = []
     for scanned in source.scan(key, required=grouped):

@@ -9,11 +9,10 @@ import pyarrow.parquet
 import pytest
 
 from rewards.errors import InputError
-from rewards.rerank.index import Index
+from rewards.jobs.index import Index
+from rewards.jobs.sources import open_source
 from rewards.rerank.rows import parse_rows
-from rewards.rerank.sources import open_source
-
-from .functions import picture, write_lines
+from tests.rerank.functions import picture, write_lines
 
 ROWS = [{"id": f"i{n}", "image": "a.png", "candidates": [f"text {n}", "other"]} for n in range(7)]
 
@@ -57,10 +56,10 @@ def test_fingerprint_changes_with_the_content_and_not_with_the_place(tmp_path):
 
 
 def test_what_is_no_source_is_refused(tmp_path):
-    (tmp_path / "rows.csv").write_text("a\n")
+    (tmp_path / "rows.tsv").write_text("a\n")
     (tmp_path / "rows.parquet").write_text("not parquet")
-    with pytest.raises(InputError, match=r"neither \.jsonl nor \.parquet"):
-        open_source(tmp_path / "rows.csv")
+    with pytest.raises(InputError, match=r"neither \.jsonl, \.csv nor \.parquet"):
+        open_source(tmp_path / "rows.tsv")
     with pytest.raises(InputError, match="is not a Parquet file"):
         open_source(tmp_path / "rows.parquet")
     with pytest.raises(InputError, match="folder without dataset_info"):
