@@ -34,6 +34,7 @@ def plan_pairs(
     num_processes: int,
     stream: str,
     fraction: float = 1.0,
+    every_sample: bool = False,
 ) -> list[np.ndarray]:
     """Divide an epoch's pairs of a sample and a denoising step into optimiser steps.
 
@@ -44,14 +45,14 @@ def plan_pairs(
         num_processes: Their number.
         stream: Names the shuffle (epoch and inner epoch).
         fraction: Share of the steps that each sample is trained on, drawn at random.
+        every_sample: Also those without an advantage: a penalty on the distance to the base model needs them.
 
     Returns:
         For each optimiser step its (P, 2) int64 pairs of a global sample index and a denoising step; an empty list when
         no sample has an advantage.
     """
     rng = np.random.default_rng(derived_seed(args.seed, "shuffle", stream))
-    # A sample without advantage has no gradient but for the penalty on the distance, which needs every sample.
-    floor = -1.0 if args.train_kl_coefficient else args.train_adv_min
+    floor = -1.0 if every_sample else args.train_adv_min
     samples = np.flatnonzero(np.abs(advantages) > floor)
     kept = max(1, round(len(steps) * fraction))
     pairs = [(i, k) for i in samples for k in np.sort(rng.permutation(np.asarray(steps))[:kept])]

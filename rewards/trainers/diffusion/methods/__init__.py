@@ -8,7 +8,10 @@ from typing import Any
 from rewards.errors import InputError
 from rewards.trainers.diffusion.methods.base import Method
 
-METHODS = {"ddpo": "rewards.trainers.diffusion.methods.ddpo:DDPO"}
+METHODS = {
+    "ddpo": "rewards.trainers.diffusion.methods.ddpo:DDPO",
+    "nft": "rewards.trainers.diffusion.methods.nft:NFT",
+}
 """Name in YAML -> where the method is."""
 
 

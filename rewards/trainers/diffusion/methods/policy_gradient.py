@@ -63,7 +63,8 @@ class PolicyGradient(Method[C]):
         for inner in range(args.train_num_inner_epochs):
             stream = f"{batch.epoch}/{inner}"
             steps = self.steps(batch.epoch)
-            plans = plan_pairs(weights, steps, args, accelerator.num_processes, stream, self.timestep_fraction)
+            every = bool(args.train_kl_coefficient)
+            plans = plan_pairs(weights, steps, args, accelerator.num_processes, stream, self.timestep_fraction, every)
             for pairs in plans:
                 loss = partial(self._losses, batch, weights, first, totals)
                 self.tools.optimization.step(pairs, batch.local, loss)
