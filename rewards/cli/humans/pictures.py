@@ -1,4 +1,4 @@
-"""Studies of pictures: TIFA's and DSG's."""
+"""Studies of pictures: TIFA's, DSG's, GenEval's."""
 
 from __future__ import annotations
 
@@ -69,4 +69,39 @@ def dsg(
     study = dsg_study(
         read_answers(answers), read_ratings(ratings), dependencies=dependencies, resamples=resamples, seed=seed
     )
+    typer.echo(json.dumps(study.as_dict(), indent=1) if as_json else study.text())
+
+
+def geneval(
+    files: list[Path] = typer.Argument(..., help="GenEval's annotations_<generator>.csv, one or several."),
+    metadata: Path = typer.Option(..., help="GenEval's evaluation_metadata.jsonl."),
+    answers: list[Path] = typer.Option(
+        [], help="A judge's answers: generator, index, question, answer (JSONL or CSV)."
+    ),
+    judge: str | None = typer.Option(None, help="Judge that chooses: a name or path for load_judge."),
+    images: Path = typer.Option(Path("."), help="Folder of GenEval's pictures (clip/00220/samples/...), for --judge."),
+    listing: Path | None = typer.Option(None, "--list", help="Write the questions, to be answered, to this JSONL."),
+    resamples: int = typer.Option(2000, help="Bootstrap resamples, clustered by prompt."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
+) -> None:
+    """GenEval's human answers by skill: people against people, and judges against people (leave one out)."""
+    from rewards.humans.geneval.annotations import read_annotations, read_metadata
+    from rewards.humans.geneval.questions import ask, listed, prompt_of, questions_of, read_judge_answers
+    from rewards.humans.geneval.study import GenevalStudy
+    from rewards.runs.files import write_lines
+
+    prompts = read_metadata(metadata)
+    readings = [read_annotations(file) for file in files]
+    pictures = [picture for found, _ in readings for picture in found]
+    questions = [question for picture in pictures for question in questions_of(picture, prompt_of(picture, prompts))]
+    if listing is not None:
+        write_lines(listing, [listed(question) for question in questions])
+        typer.echo(f"{len(questions)} questions written to {listing}", err=True)
+    study = GenevalStudy(questions, resamples, notes=[note for _, notes in readings for note in notes])
+    for path in answers:
+        study.add(path.stem, read_judge_answers(path, questions))
+    if judge is not None:
+        from rewards.judges.loading import load_judge
+
+        study.add(judge, ask(load_judge(judge), questions, images))
     typer.echo(json.dumps(study.as_dict(), indent=1) if as_json else study.text())
