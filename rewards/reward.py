@@ -19,11 +19,9 @@ import torch
 from torch import Tensor
 
 from rewards.errors import InputError
+from rewards.runs.files import Json
 
 logger = logging.getLogger(__name__)
-
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-"""What can be written as JSON."""
 
 Details: TypeAlias = Mapping[str, Json]
 """What a reward shows of one sample beside its numbers: answers, deviations, weights."""

@@ -36,7 +36,9 @@ def serve(
 
         from rewards.judges.elsewhere.server import build_app
     except ImportError as error:
-        raise RewardsError(f"{error.name} is missing: pip install 'rewards[serve]'") from error
+        raise RewardsError(
+            f"{error.name} is missing: install readable-rewards[serve] (in a checkout: pip install '.[serve]')"
+        ) from error
     from rewards.judges.elsewhere.client import TOKEN_ENV
     from rewards.judges.loading import load_judge
 

@@ -116,7 +116,8 @@ def run_on_ray(
         import ray
         import ray.data
     except ImportError as error:
-        raise InputError("engine ray needs Ray: pip install 'rewards[ray]'") from error
+        needs = "engine ray needs Ray: install readable-rewards[ray] (in a checkout: pip install '.[ray]')"
+        raise InputError(needs) from error
     shards = {shard.number: shard for shard in job.missing()}
     if not shards:
         return

@@ -65,6 +65,8 @@ def claim_shares(scenes: Sequence[Scene], texts: Sequence[str]) -> dict[str, flo
         texts: the captions.
 
     Returns:
+        Shares by name:
+
         - `captions_right`: share without a false claim (and with any claim at all).
         - `captions_complete`, `captions_right_and_complete`: shares.
         - `claims_false`: share of all claims, pooled over captions, and `claims_false/<kind>` likewise.

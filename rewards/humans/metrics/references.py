@@ -63,7 +63,10 @@ def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise InputError(f"{name.partition('.')[0]} is not installed: pip install 'rewards[humans]'") from error
+        raise InputError(
+            f"{name.partition('.')[0]} is not installed: install readable-rewards[humans] (in a checkout: "
+            "pip install '.[humans]')"
+        ) from error
 
 
 def _bleu() -> Callable[[Sequence[TextItem]], list[float]]:

@@ -135,7 +135,7 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     if application != APPLICATION_ID and tables:
         raise InputError(f"{path} is an SQLite file of another program, not a question store")
     if _user_version(connection) > VERSION:
-        raise InputError(f"{path} was written by a later version of rewards; upgrade with `pip install -U rewards`")
+        raise InputError(f"{path} was written by a later version of rewards; upgrade readable-rewards")
 
 
 def _user_version(connection: sqlite3.Connection) -> int:

@@ -35,5 +35,5 @@ class Noise:
         self._generators = [torch.Generator().manual_seed(derived_seed(seed, stream, index)) for index in indices]
 
     def draw(self) -> Tensor:
-        """The next noise of every sample, (N, *shape) float32 on the CPU."""
+        """The next noise of every sample, `(N, *shape)` float32 on the CPU."""
         return torch.stack([torch.randn(self.shape, generator=generator) for generator in self._generators])
