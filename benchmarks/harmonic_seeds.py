@@ -34,7 +34,7 @@ from rewards.shapes.claims import claim_shares
 from rewards.shapes.datasets import caption_prompts, scene_from_json
 from rewards.shapes.language import describe
 from rewards.shapes.truth import CRITERIA, caption_truth
-from rewards.shapes.truth_reward import caption_truth_reward
+from rewards.shapes.truth_reward import CaptionTruth
 from rewards.trainers.language.grpo import GRPORunConfig, run_grpo
 from rewards.trainers.language.ppo_run import PPORunConfig, run_ppo
 
@@ -75,7 +75,7 @@ def baselines(rows: int) -> dict[str, dict[str, float]]:
     }
     table = {}
     for name, (images, texts) in cases.items():
-        truth = caption_truth_reward(texts, data["scene"]) if images is not noise else [math.nan]
+        truth = CaptionTruth().score(images, texts, scene=data["scene"]).overall if images is not noise else [math.nan]
         table[name] = {
             "judge": float(reward.score(images, texts).overall.nanmean()),
             "truth": float(np.mean(np.array(truth, dtype=float))),
