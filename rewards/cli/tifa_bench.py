@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from rewards.cli.engines import ACTORS, ADDRESS, ENGINE, GPUS
 from rewards.errors import InputError
+from rewards.jobs.report import REPORTED, Report
 
 if TYPE_CHECKING:
     from rewards.tifa.benchmark import Plan
@@ -16,42 +19,81 @@ if TYPE_CHECKING:
 
 
 def tifa_bench(
-    questions: Path = typer.Option(..., help="An official question file (JSON) or a question store."),
+    overrides: list[str] = typer.Argument(None, help="key=value settings, e.g. reward.soft=true shard_size=16."),
+    questions: Path | None = typer.Option(None, help="An official question file (JSON) or a question store."),
     images: Path = typer.Option(..., help="JSON: prompt id -> picture, or a list of pictures."),
     output: Path = typer.Option(..., help="The result, in the official format; numbers of our own under `summary`."),
-    judge: str = typer.Option("blip-large", help="A VQA or vision-language model: preset, checkpoint or server URL."),
-    answer: str = typer.Option("free_form", help="free_form: matched to a choice; choices: the most probable one."),
+    config: Path | None = typer.Option(None, help="YAML with settings; a `reward:` block is the same everywhere."),
+    judge: str | None = typer.Option(
+        None, help="A VQA or vision-language model: preset, checkpoint or server URL; default: blip-large."
+    ),
+    answer: str | None = typer.Option(None, help="free_form: matched to a choice; choices: the most probable one."),
     sentence_model: str | None = typer.Option(None, help="SBERT checkpoint for the matching; 'none' matches exactly."),
     device: str | None = typer.Option(None, help="Where the judge runs; default: the GPU, else the CPU."),
     dtype: str | None = typer.Option(None, help="Such as bfloat16."),
-    batch_size: int = typer.Option(8, min=1, help="Pictures in one call of the judge."),
+    batch_size: int | None = typer.Option(None, min=1, help="Pictures in one call of the judge; default: 8."),
     skip_missing: bool = typer.Option(False, help="Leave out pictures that are missing instead of stopping."),
     plot: Path | None = typer.Option(None, help="Write a picture of the scores (PNG)."),
+    engine: str = ENGINE,
+    address: str | None = ADDRESS,
+    actors: int | None = ACTORS,
+    gpus: float | None = GPUS,
 ) -> None:
-    """Score pictures on TIFA v1.0 or any questions. A run that was stopped goes on where it was."""
-    from rewards.tifa.store.store import QuestionStore
+    """Score pictures on TIFA v1.0 or any questions. A run that was stopped goes on where it was.
 
+    Exit status 3 when pictures could not be judged; they are named.
+    """
+    from rewards.jobs.engine import Engine
+    from rewards.jobs.tifa_bench import TifaBenchSettings, TifaBenchTask, refuse_foreign, run_benchmark
+    from rewards.runs.config import load_config, parse_overrides
+    from rewards.tifa.benchmark import plan_benchmark
+
+    chosen = Engine(engine, address, actors, gpus)
+    flags = {
+        "reward.judge": judge, "reward.answer": answer, "reward.sentence_model": sentence_model,
+        "reward.device": device, "reward.dtype": dtype, "batch_size": batch_size,
+        "reward.questions": None if questions is None else str(questions),
+    }  # fmt: skip
+    words = parse_overrides(overrides) | {name: value for name, value in flags.items() if value is not None}
+    if words.get("reward.sentence_model") == "none":
+        words["reward.sentence_model"] = None
+    if config is None:
+        words = {"reward.kind": "tifa", "reward.judge": "blip-large"} | words
+    settings = load_config(TifaBenchSettings, config, words)
+    if settings.reward.questions is None:
+        raise InputError("no questions are named: give --questions, an official question file or a question store")
+    given = Path(settings.reward.questions)
+    refuse_foreign(output, [given, images])
     with tempfile.TemporaryDirectory() as folder:
-        if questions.suffix == ".json":
-            from rewards.tifa.questions.question import read_questions
-
-            store = QuestionStore(Path(folder) / "questions.sqlite")
-            added = store.add(read_questions(questions))
-            if added.known:
-                typer.echo(f"{added.known} repeated questions count once", err=True)
-        else:
-            store = QuestionStore(questions, create=False)
-        from rewards.tifa.benchmark import plan_benchmark
-
+        store = _store(given, Path(folder))
         plan = plan_benchmark(store, images)
-        _report(plan, images, skip_missing)
-        result = _run(store, plan, output, judge, answer, sentence_model, device, dtype, batch_size)
         store.close()
+        _report(plan, images, skip_missing)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        asked = replace(settings, reward=replace(settings.reward, questions=str(store.path)))
+        task = TifaBenchTask(asked, images.parent)
+        result = run_benchmark(task, plan, output, chosen, keep_questions=store.path != given)
     if plot is not None:
         from rewards.tifa.results import plot_summary
 
         plot_summary(plot, result["summary"])
     _print(result["summary"], output)
+    if result["summary"]["abstained"]:
+        raise typer.Exit(REPORTED)
+
+
+def _store(questions: Path, folder: Path) -> QuestionStore:
+    """The store that the path names, or one in `folder` of an official file."""
+    from rewards.tifa.questions.question import read_questions
+    from rewards.tifa.store.store import QuestionStore
+
+    if questions.suffix != ".json":
+        return QuestionStore(questions, create=False)
+    store = QuestionStore(folder / "questions.sqlite")
+    added = store.add(read_questions(questions))
+    if added.known:
+        typer.echo(f"{added.known} repeated questions count once", err=True)
+    return store
 
 
 def _report(plan: Plan, images: Path, skip_missing: bool) -> None:
@@ -71,33 +113,6 @@ def _report(plan: Plan, images: Path, skip_missing: bool) -> None:
         raise InputError(f"{images} names no picture that exists and has questions")
 
 
-def _run(
-    store: QuestionStore, plan: Plan, output: Path, judge: str, answer: str, sentence_model: str | None,
-    device: str | None, dtype: str | None, batch_size: int,
-) -> dict[str, Any]:  # fmt: skip
-    from tqdm import tqdm
-
-    from rewards.judges.loading import load_judge
-    from rewards.tifa import SENTENCE_MODEL
-    from rewards.tifa.benchmark import questions_by_id, run_benchmark
-    from rewards.tifa.matching import AnswerMatcher
-    from rewards.tifa.results import official_result, summary, write_result
-    from rewards.tifa.reward import TIFA
-
-    matcher = AnswerMatcher(None if sentence_model == "none" else sentence_model or SENTENCE_MODEL)
-    tifa = TIFA(load_judge(judge, device=device, dtype=dtype), store, answer=answer, matcher=matcher)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    journal = output.with_name(output.name + ".partial.jsonl")
-    with tqdm(total=len(plan.pictures), unit=" pictures", dynamic_ncols=True) as bar:
-        judged = run_benchmark(tifa, plan.pictures, journal, batch_size, bar.update)
-    asked = questions_by_id(store, judged)
-    numbers = summary(judged, asked) | {"reward": tifa.identity(), "questions_fingerprint": store.fingerprint()}
-    result = official_result(judged, asked) | {"summary": numbers}
-    write_result(output, result)
-    journal.unlink()
-    return result
-
-
 def _print(numbers: dict[str, Any], output: Path) -> None:
     def line(name: str, row: dict[str, Any], counted: str) -> str:
         return f"  {name:<14} {_share(row['mean'])}  {row[counted]} {counted}"
@@ -113,12 +128,15 @@ def _print(numbers: dict[str, Any], output: Path) -> None:
         ("by_entities", "by number of entities (macro)", "prompts"),
     ):
         typer.echo("\n".join([title, *(line(name, row, counted) for name, row in numbers[key].items())]))
-    typer.echo(
-        f"{numbers['prompts']} prompts, {numbers['pictures']} pictures, {numbers['unmatched']} unmatched answers, "
-        f"{len(numbers['abstained'])} pictures abstained; {output}"
-    )
+    report = Report()
     for row in numbers["abstained"]:
         typer.echo(f"not scored: {row['id']}, {row['image']}: {row['reason']}", err=True)
+        report.add(None, row["reason"])
+    often = f"; most often: {report.most_frequent}" if report.reasons else ""
+    typer.echo(
+        f"{numbers['prompts']} prompts, {numbers['pictures']} pictures scored, {report.abstained} pictures abstained, "
+        f"{numbers['unmatched']} unmatched answers{often}; {output}"
+    )
 
 
 def _share(value: float | None) -> str:

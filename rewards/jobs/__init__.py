@@ -8,5 +8,5 @@
 - guarded.py: a reward in a job, and when to give it up; rewards.py: what a job must know of a reward's settings
 - engine.py, ray_engine.py: who does the work
 - report.py: how many rows were scored, abstained or failed; file_output.py: a job whose output is one file
-- score.py: `rewards score`
+- score.py: `rewards score`; tifa_bench.py: `rewards tifa-bench`
 """

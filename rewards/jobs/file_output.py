@@ -103,6 +103,6 @@ def _refuse_other_settings(output: Path, made_by: str, plan: Plan) -> None:
         if isinstance(known, dict) and known.pop("job", None) == made_by:
             check_same(known, asdict(plan.identity), f"what {output} was made with")
     raise InputError(
-        f"{output} was made with other settings (job {made_by}, these are job {plan.identity.id}); choose another output, or "
-        "remove it"
+        f"{output} was made with other settings (job {made_by}, these are job {plan.identity.id}); choose another "
+        "output, or remove it"
     )

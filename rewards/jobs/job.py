@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -155,22 +156,28 @@ def plan_job(source: str | Path, task: Task, device: str | None = None) -> Plan:
     return Plan(opened, task, identity)
 
 
-def refuse_other_work(folder: Path, task: str) -> None:
-    """Refuse a folder that holds something else, or in which another process works.
+def claim(folder: Path, task: str) -> FileLock:
+    """Make a folder for a job, or take the one of the same task, and lock it.
 
     Raises:
-        InputError: either.
+        InputError: it holds something else, or another process works in it.
     """
-    if read_manifest(folder, task) is not None:
-        locked(folder).release()
+    begun = read_manifest(folder, task) is not None
+    (folder / "shards").mkdir(parents=True, exist_ok=True)
+    lock = locked(folder)
+    if not begun and read_manifest(folder, task) is not None:
+        lock.release()
+        raise InputError(f"another process has just begun a job in {folder}; run the command again")
+    return lock
 
 
-def start_job(plan: Plan, folder: str | Path) -> Job:
+def start_job(plan: Plan, folder: str | Path, lock: FileLock | None = None) -> Job:
     """Begin a planned job in a new or empty folder, or go on with it.
 
     Args:
         plan: from :func:`plan_job`.
         folder: of the job; made where absent, and locked until the job is closed.
+        lock: of the folder, where the caller holds it already.
 
     Raises:
         InputError: the folder holds a job that differs, with the difference named; it belongs to something else, or
@@ -180,15 +187,22 @@ def start_job(plan: Plan, folder: str | Path) -> Job:
     known = read_manifest(folder, plan.task.name)
     if known is not None:
         check_same(asdict(known.identity), asdict(plan.identity), f"the job in {folder}")
-    (folder / "shards").mkdir(parents=True, exist_ok=True)
-    lock = locked(folder)
+    lock = lock or claim(folder, plan.task.name)
     try:
-        if known is None and read_manifest(folder, plan.task.name) is not None:
-            raise InputError(f"another process has just begun a job in {folder}; run the command again")
         return _begin(folder, plan, known, lock)
     except BaseException:
         lock.release()
         raise
+
+
+def refuse_other_work(folder: Path, task: str) -> None:
+    """Refuse a folder that holds something else, or in which another process works, before a judge is loaded.
+
+    Raises:
+        InputError: either.
+    """
+    if read_manifest(folder, task) is not None:
+        locked(folder).release()
 
 
 def _begin(folder: Path, plan: Plan, known: Manifest | None, lock: FileLock) -> Job:
@@ -207,11 +221,14 @@ def _begin(folder: Path, plan: Plan, known: Manifest | None, lock: FileLock) -> 
 
 def remove_job(folder: Path) -> None:
     """Remove a job's own files, and the folder unless something else is in it."""
-    for path in [*(folder / "shards").glob("*"), *(folder / name for name in OWN_FILES - {"shards"})]:
-        path.unlink(missing_ok=True)
-    for place in (folder / "shards", folder):
-        with contextlib.suppress(OSError):
-            place.rmdir()
+    for name in OWN_FILES:
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def run_local(job: Job, on_shard: Callable[[Shard], object] | None = None) -> None:

@@ -13,8 +13,9 @@ from rewards.runs.identity import Json, content_hash
 
 FORMAT = 2
 MANIFEST = "manifest.json"
-OWN_FILES = frozenset({MANIFEST, "index.sqlite", "index.new", "shards", LOCK})
-"""What a job keeps in its folder; a start that was cut short leaves some of them."""
+INPUT = "input"
+OWN_FILES = frozenset({MANIFEST, "index.sqlite", "index.new", "shards", INPUT, LOCK})
+"""What a job keeps in its folder (`input/` where it makes its own rows); a start that was cut short leaves some."""
 
 
 @dataclass(frozen=True)

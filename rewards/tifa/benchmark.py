@@ -1,22 +1,17 @@
-"""The TIFA benchmark (TIFA §4): every question of every prompt about every picture, resumable.
+"""The TIFA benchmark (TIFA §4): every question of every prompt about every picture.
 
 What cannot work is found before the judge starts: pictures that are missing, ids that collide, questions that cannot
-be scored. What was answered is written down batch by batch, so that a killed run goes on where it stopped.
+be scored. `rewards.jobs.tifa_bench` does the asking, results.py makes the result.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from hashlib import blake2b
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rewards.errors import InputError
 from rewards.tifa.questions.question import Question, read_json
-from rewards.tifa.reward import TIFA, AnswerRow
 from rewards.tifa.store.store import QuestionStore
 
 
@@ -54,7 +49,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Answer:
-    """A judge's answer to one question about one picture; the fields are those of :class:`AnswerRow`."""
+    """A judge's answer to one question about one picture; the fields are those of
+    :class:`rewards.tifa.reward.AnswerRow`."""
 
     text: str
     free_form: str | None
@@ -112,100 +108,6 @@ def _read_images(path: Path) -> dict[str, list[str]]:
             raise InputError(f"{path}: id {key!r} has {value!r}; expected a path or a list of paths")
         named[key] = list(dict.fromkeys(names))
     return named
-
-
-def run_benchmark(
-    tifa: TIFA,
-    pictures: Sequence[Picture],
-    journal: str | Path,
-    batch_size: int = 8,
-    progress: Callable[[int], object] | None = None,
-) -> list[Judged]:
-    """Ask the judge about every picture.
-
-    Args:
-        tifa: The reward; its store holds the questions.
-        pictures: What to score.
-        journal: A JSONL file that every batch is appended to. Pictures that it holds already, with the same content,
-            are not asked about again.
-        batch_size: Pictures in one call of the judge.
-        progress: Called with the number of pictures that are done.
-
-    Returns:
-        One entry a picture, in order.
-
-    Raises:
-        InputError: The journal belongs to other questions, another judge or other settings.
-    """
-    header = {"identity": tifa.identity(), "questions": tifa.questions.fingerprint(), "format": 1}
-    done = _read_journal(Path(journal), header)
-    keys = [_key(picture) for picture in pictures]
-    waiting = [index for index, key in enumerate(keys) if key not in done]
-    if progress is not None:
-        progress(len(pictures) - len(waiting))
-    with Path(journal).open("a", encoding="utf-8") as file:
-        if file.tell() == 0:
-            _write_lines(file, [header])
-        for start in range(0, len(waiting), batch_size):
-            batch = waiting[start : start + batch_size]
-            rows = _judge(tifa, [pictures[index] for index in batch])
-            for index, row in zip(batch, rows):
-                done[keys[index]] = row
-            _write_lines(file, [{"key": keys[index], **asdict(row)} for index, row in zip(batch, rows)])
-            if progress is not None:
-                progress(len(batch))
-    return [done[key] for key in keys]
-
-
-def _judge(tifa: TIFA, batch: Sequence[Picture]) -> list[Judged]:
-    scores = tifa.score([picture.path for picture in batch], [picture.id for picture in batch])
-    answers: list[list[Answer]] = [[] for _ in batch]
-    for row in scores.answers:
-        answers[row.image].append(_answer(row))
-    return [
-        Judged(picture.id, picture.name, answers[index], scores.reasons[index]) for index, picture in enumerate(batch)
-    ]
-
-
-def _answer(row: AnswerRow) -> Answer:
-    score = None if row.right is None else row.score
-    return Answer(row.question.text, row.free_form, row.choice, row.how, row.right, score)
-
-
-def _key(picture: Picture) -> str:
-    """Id, name and content: a picture that was drawn anew is asked about anew."""
-    digest = blake2b(picture.path.read_bytes(), digest_size=12).hexdigest()
-    return json.dumps([picture.id, picture.name, digest])
-
-
-def _read_journal(path: Path, header: dict[str, Any]) -> dict[str, Judged]:
-    if not path.exists():
-        return {}
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):  # the last line of a killed run
-        os.truncate(path, len(whole))
-    lines = whole.decode("utf-8").splitlines()
-    if not lines:
-        return {}
-    try:
-        if json.loads(lines[0]) != json.loads(json.dumps(header)):
-            raise InputError(f"{path} was begun with other questions, another judge or other settings; remove it")
-        found = {}
-        for line in lines[1:]:
-            row = json.loads(line)
-            answers = [Answer(**answer) for answer in row["answers"]]
-            found[row["key"]] = Judged(row["id"], row["name"], answers, row["reason"])
-        return found
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is not a journal of this benchmark: {error}") from error
-
-
-def _write_lines(file: Any, rows: Iterable[dict[str, Any]]) -> None:
-    file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    file.flush()
 
 
 def questions_by_id(store: QuestionStore, judged: Iterable[Judged]) -> dict[str | int, tuple[Question, ...]]:

@@ -253,8 +253,9 @@ def _load_sentence_model(name: str, device: str, kind: Callable[[str, str], Any]
         except (OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
     raise InputError(
-        f"sentence model {name!r} cannot be loaded ({reason}); download it, pass its directory, or pass "
-        "AnswerMatcher(sentence_model=None) to match exactly only"
+        f"sentence model {name!r} cannot be loaded ({reason}); download it, name its directory, or match exactly only: "
+        "--sentence-model none on the command line, sentence_model: null in YAML, "
+        "AnswerMatcher(sentence_model=None) in Python"
     )
 
 

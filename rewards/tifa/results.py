@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from rewards._version import __version__
+from rewards.runs.files import write_whole
 from rewards.tifa.benchmark import Answer, Judged
 from rewards.tifa.questions.question import Question, question_to_row
 from rewards.tifa.scoring import (
@@ -178,9 +178,7 @@ def write_result(path: str | Path, result: Mapping[str, Any]) -> None:
     """Write a result file whole or not at all."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(json.dumps(result, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    write_whole(path, json.dumps(result, indent=4, ensure_ascii=False) + "\n")
 
 
 def plot_summary(path: str | Path, numbers: Mapping[str, Any]) -> None:

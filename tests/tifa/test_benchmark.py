@@ -3,18 +3,21 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from rewards.build import RewardSettings
 from rewards.cli.tifa_bench import tifa_bench
 from rewards.errors import InputError
-from rewards.tifa.benchmark import plan_benchmark, questions_by_id, run_benchmark
+from rewards.jobs.tifa_bench import TifaBenchSettings, TifaBenchTask, TifaBenchWorker, run_benchmark
+from rewards.tifa.benchmark import plan_benchmark
 from rewards.tifa.matching import AnswerMatcher
 from rewards.tifa.questions.question import Question, read_questions
-from rewards.tifa.results import entities, official_result, plot_summary, source, summary, write_result
+from rewards.tifa.results import entities, official_result, plot_summary, source, summary
 from rewards.tifa.reward import TIFA
 from rewards.tifa.scoring import bootstrap_interval
 from rewards.tifa.store.store import QuestionStore
@@ -22,6 +25,22 @@ from tests import tiny_models
 
 Ask = Callable[..., Question]
 EXACT = AnswerMatcher(sentence_model=None)
+
+
+class Bench(TifaBenchTask):
+    """The benchmark of a TIFA that exists already."""
+
+    def __init__(self, tifa: TIFA, images: Path, shard_size: int = 64) -> None:
+        reward = RewardSettings(kind="tifa", judge="recorded", questions=str(tifa.questions.path))
+        super().__init__(TifaBenchSettings(reward, shard_size=shard_size), images.parent)
+        self.tifa = tifa
+
+    def start(self, device: str | None = None) -> TifaBenchWorker:
+        return TifaBenchWorker(self, self.tifa)
+
+
+def bench(tifa: TIFA, images: Path, output: Path, **options: Any) -> dict[str, Any]:
+    return run_benchmark(Bench(tifa, images, **options), plan_benchmark(tifa.questions, images), output)
 
 
 @pytest.fixture
@@ -41,17 +60,13 @@ def official(store: QuestionStore, tifa_data: Path, recorded) -> SimpleNamespace
 
 
 def test_the_official_result_is_reproduced(official: SimpleNamespace, tmp_path: Path) -> None:
-    plan = plan_benchmark(official.store, official.images)
-    judged = run_benchmark(official.tifa, plan.pictures, tmp_path / "journal.jsonl")
-    questions = questions_by_id(official.store, judged)
-    result = official_result(judged, questions)
-    write_result(tmp_path / "result.json", result)
+    result = bench(official.tifa, official.images, tmp_path / "result.json")
     assert json.loads((tmp_path / "result.json").read_text()) == result
+    numbers = result.pop("summary")
     last = list(result["question_details"]["drawbench_52"].values())[-1]
     assert last["free_form_vqa"] == "0" and last["multiple_choice_vqa"] is None
     last["multiple_choice_vqa"] = "1"  # the one answer that the official scorer matches by SBERT, wrongly
     assert result == official.result and list(result) == list(official.result)
-    numbers = summary(judged, questions)
     assert numbers["macro"]["mean"] == 0.8125 and numbers["pooled"]["mean"] == pytest.approx(16 / 19)
     assert numbers["by_source"] == {
         "coco": {"mean": 1.0, "prompts": 1}, "drawbench": {"mean": 0.625, "prompts": 1},
@@ -81,13 +96,12 @@ def test_several_pictures_a_prompt_and_abstentions(
     Image.new("RGB", (8, 8), (0, 255, 0)).save(tmp_path / "3.png")
     pictures.write_text(json.dumps(names | {"a": ["0.png", "1.png", "3.png"]}))
     tifa = TIFA(recorded({}, default="yes"), store, matcher=EXACT)
-    judged = run_benchmark(tifa, plan_benchmark(store, pictures).pictures, tmp_path / "journal.jsonl")
-    questions = questions_by_id(store, judged)
-    result, numbers = official_result(judged, questions), summary(judged, questions)
+    result = bench(tifa, pictures, tmp_path / "result.json")
+    numbers = result["summary"]
     assert result["caption_scores"] == {"a": 0.5, "5": 1} and result["tifa_average"] == 0.75
     assert result["question_details"]["a"]["q1"]["free_form_vqa"] == ["yes", "yes"]
     assert result["question_details"]["a"]["q2"]["scores"] == 0 and result["question_details"]["5"]["q1"]["id"] == 5
-    assert numbers["abstained"] == [{"id": "a", "image": "1.png", "reason": "image 1 is black throughout"}]
+    assert numbers["abstained"] == [{"id": "a", "image": "1.png", "reason": "the image is black throughout"}]
     assert numbers["pooled"]["mean"] == pytest.approx(3 / 5) and numbers["pictures"] == 3
 
 
@@ -96,51 +110,69 @@ def test_one_prompt_and_none_at_all_have_results(
 ) -> None:
     store.add([ask(id=5)])
     tifa = TIFA(recorded({}, default="no"), store, matcher=EXACT)
-    judged = run_benchmark(tifa, plan_benchmark(store, pictures).pictures, tmp_path / "journal.jsonl")
-    result = official_result(judged, questions_by_id(store, judged))
+    result = bench(tifa, pictures, tmp_path / "result.json")
     assert (result["tifa_average"], result["tifa_stdev"]) == (0, 0)
-    assert summary(judged, questions_by_id(store, judged))["macro"]["interval"] == [None, None]
+    assert result["summary"]["macro"]["interval"] == [None, None]
     empty = official_result([], {})
     assert empty["tifa_average"] is None and empty["question_details"] == {} and summary([], {})["prompts"] == 0
 
 
-def test_a_killed_run_goes_on_where_it_stopped(
+def test_a_stopped_run_goes_on_and_asks_anew_about_changed_pictures(
     pictures: Path, store: QuestionStore, ask: Ask, recorded, tmp_path: Path
 ) -> None:
     store.add([ask(id="a"), ask(id=5, prompt="five")])
-    journal = tmp_path / "journal.jsonl"
-    plan = plan_benchmark(store, pictures)
-    whole = run_benchmark(TIFA(recorded({}, default="yes"), store, matcher=EXACT), plan.pictures, journal, batch_size=1)
-    lines = journal.read_text().splitlines(keepends=True)
-    assert len(lines) == 4
-    journal.write_text("".join(lines[:3]) + lines[3][:25])  # killed in the middle of a line
+    output, whole = tmp_path / "result.json", tmp_path / "whole.json"
+    bench(TIFA(recorded({}, default="yes"), store, matcher=EXACT), pictures, whole, shard_size=1)
+
+    class Stopping(recorded):  # type: ignore[misc, valid-type]
+        def answer(self, images: Any, questions: Any) -> Any:
+            if len(self.asked) == 1:
+                raise KeyboardInterrupt
+            return super().answer(images, questions)
+
+    first = Stopping({}, default="yes")
+    with pytest.raises(KeyboardInterrupt):
+        bench(TIFA(first, store, matcher=EXACT), pictures, output, shard_size=1)
+    assert len(first.asked) == 1 and not output.exists()
     judge = recorded({}, default="yes")
-    seen: list[int] = []
-    again = run_benchmark(TIFA(judge, store, matcher=EXACT), plan.pictures, journal, batch_size=1, progress=seen.append)
-    assert again == whole and len(judge.asked) == 1 and seen == [2, 1]
-    assert journal.read_text().splitlines(keepends=True) == lines
+    bench(TIFA(judge, store, matcher=EXACT), pictures, output, shard_size=1)
+    # The black picture is never asked about; the first one was.
+    assert len(judge.asked) == 1 and output.read_bytes() == whole.read_bytes()
+    assert not (tmp_path / "result.json.job").exists()
     # A picture that was drawn anew is asked about anew.
+    output.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        bench(TIFA(Stopping({}, default="yes"), store, matcher=EXACT), pictures, output, shard_size=1)
     Image.new("RGB", (8, 8), (9, 9, 9)).save(pictures.parent / "0.png")
     judge = recorded({}, default="no")
-    run_benchmark(TIFA(judge, store, matcher=EXACT), plan.pictures, journal)
-    assert len(judge.asked) == 1
+    bench(TIFA(judge, store, matcher=EXACT), pictures, output, shard_size=1)
+    assert len(judge.asked) == 2
 
 
-def test_a_journal_of_other_questions_or_settings_is_refused(
+def test_a_run_with_other_questions_pictures_or_settings_is_refused(
     pictures: Path, store: QuestionStore, ask: Ask, recorded, tmp_path: Path
 ) -> None:
     store.add([ask(id="a"), ask(id=5, prompt="five")])
-    journal, plan = tmp_path / "journal.jsonl", plan_benchmark(store, pictures)
+    output = tmp_path / "result.json"
+
+    class Stopping(recorded):  # type: ignore[misc, valid-type]
+        def answer(self, images: Any, questions: Any) -> Any:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bench(TIFA(Stopping({}, default="yes"), store, matcher=EXACT), pictures, output)
     judge = recorded({}, default="yes")
-    run_benchmark(TIFA(judge, store, matcher=EXACT), plan.pictures, journal)
-    with pytest.raises(InputError, match="begun with other questions, another judge or other settings"):
-        run_benchmark(TIFA(judge, store, answer="choices"), plan.pictures, journal)
+    with pytest.raises(InputError, match=r"rewards\.reward\.answer was 'free_form' and is now 'choices'"):
+        bench(TIFA(judge, store, answer="choices"), pictures, output)
+    names = json.loads(pictures.read_text())
+    pictures.write_text(json.dumps(names | {"a": "0.png"}))
+    with pytest.raises(InputError, match="begun with other pictures"):
+        bench(TIFA(judge, store, matcher=EXACT), pictures, output)
+    pictures.write_text(json.dumps(names))
     store.add([ask("new", id="a")])
-    with pytest.raises(InputError, match="begun with other questions"):
-        run_benchmark(TIFA(judge, store, matcher=EXACT), plan.pictures, journal)
-    journal.write_text("something\n")
-    with pytest.raises(InputError, match="not a journal"):
-        run_benchmark(TIFA(judge, store, matcher=EXACT), plan.pictures, journal)
+    with pytest.raises(InputError, match=r"rewards\.reward\.questions was"):
+        bench(TIFA(judge, store, matcher=EXACT), pictures, output)
+    assert not judge.asked
 
 
 def test_what_is_missing_is_known_before_the_run(pictures: Path, store: QuestionStore, ask: Ask) -> None:
@@ -205,6 +237,12 @@ def test_command_scores_the_official_sample_with_a_real_blip(tifa_data: Path, tm
     assert result["summary"]["reward"]["answer"] == "choices" and len(result["summary"]["questions_fingerprint"]) == 32
     assert "mean over prompts" in ran.output and (tmp_path / "p.png").exists()
     assert [path.name for path in output.parent.iterdir()] == ["result.json"]  # no journal stays behind
+    # A file that this command did not write, or was given, is left alone.
+    (tmp_path / "notes.json").write_text('{"mine": 1}')
+    for foreign in (tmp_path / "notes.json", tifa_data / "sample_imgs.json"):
+        before = foreign.read_bytes()
+        refused = command(*arguments, "--images", tifa_data / "sample_imgs.json", "--output", foreign)
+        assert isinstance(refused.exception, InputError) and foreign.read_bytes() == before
     # A missing picture is one line at the start, and nothing was loaded or written.
     (tmp_path / "images.json").write_text(
         '{"coco_301091": "gone.jpg", "drawbench_52": "%s"}' % (tifa_data / "drawbench_52.jpg")
