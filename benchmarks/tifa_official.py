@@ -30,8 +30,9 @@ ODD = [
     "", "yes", "no", "Yes", "yes.", "no, it is not", "yes it is", "3", "three", "Three.", "0", "7", "2 cats", "a",
     "the", "unknown", "none", "nothing", "maybe", "black", "BLACK", "grey", "gray", "bananas", "banana", "a banana",
     "the black one", "it is black", "dog and cat", "two dogs", "table top", "couch", "sofa", "photo", "not yellow",
-    "no idea", "None of the above", "左", "🐶", "cat, dog", "red", "green and yellow", "a photo of cats", "kitchen", "1",
-    "one", "four", "4.0", "2.0", "3 ", "three dogs", "There are three.", "a dozen", "yeah", "yes​", "-5", "yes or no",
+    "no idea", "None of the above", "左", "🐶", "cat, dog", "red", "green and yellow", "a photo of cats", "kitchen",
+    "1", "one", "four", "4.0", "2.0", "3 ", "three dogs", "There are three.", "a dozen", "yeah", "yes​", "-5",
+    "yes or no",
 ]  # fmt: skip
 
 

@@ -36,7 +36,7 @@ class RewardSettings:
         cache: SQLite file in which judgments are kept for later runs.
         task, criteria, gamma, normalize, min_rating_mass, prompts, explain: of HarmonicEval.
         questions: TIFA's question store (SQLite).
-        answer, soft: of TIFA.
+        answer, soft, aggregate, dependencies, none_of_these: of TIFA; `soft: mass` is Soft-TIFA.
         matching: how free-form answers become choices: `code`, `paper`, or `official` as the released scorer does.
         sentence_model: SBERT for TIFA's free-form answers; None matches exactly.
         function: `package.module:name` of a function, a reward, or a class without arguments.
@@ -63,7 +63,10 @@ class RewardSettings:
     explain: bool = False
     questions: str | None = None
     answer: Literal["free_form", "choices"] | None = None
-    soft: bool = False
+    soft: bool | Literal["mass"] = False
+    aggregate: Literal["arithmetic", "geometric", "all"] = "arithmetic"
+    dependencies: Literal["none", "hard", "soft"] = "none"
+    none_of_these: bool = False
     matching: Literal["code", "paper", "official"] = "code"
     sentence_model: str | None = SENTENCE_MODEL
     function: str | None = None
@@ -190,7 +193,16 @@ def _tifa(settings: RewardSettings, device: str | None) -> Reward:
     store = QuestionStore(settings.questions, create=False)
     matcher = AnswerMatcher(settings.sentence_model, mode=settings.matching)
     judge = build_judge(settings, device)
-    return TIFA(judge, store, answer=settings.answer, soft=settings.soft, matcher=matcher)
+    return TIFA(
+        judge,
+        store,
+        answer=settings.answer,
+        soft=settings.soft,
+        matcher=matcher,
+        none_of_these=settings.none_of_these,
+        aggregate=settings.aggregate,
+        dependencies=settings.dependencies,
+    )
 
 
 def _function(settings: RewardSettings, device: str | None) -> Reward:

@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from rewards import HarmonicEval, QuestionStore, load_judge
+from rewards import HarmonicEval, Question, QuestionStore, load_judge
 from rewards.build import ORACLE, RewardSettings, build_reward, with_absolute_paths
 from rewards.combined import Combined
 from rewards.errors import InputError, RewardsError
@@ -96,3 +96,17 @@ def test_a_missing_store_is_an_error(tmp_path):
         build_reward(RewardSettings(kind="tifa", judge="shapes-vqa", questions=str(tmp_path / "q.sqlite")))
     assert not (tmp_path / "q.sqlite").exists()
     assert QuestionStore(tmp_path / "other.sqlite").path
+
+
+def test_tifas_options_reach_the_reward(tmp_path) -> None:
+    store = QuestionStore(tmp_path / "q.sqlite")
+    store.add([Question("is it red?", (), "yes", "red", "color", "a red circle")])
+    block = {"kind": "tifa", "judge": "shapes-vqa", "questions": str(store.path), "soft": "mass",
+             "aggregate": "geometric", "dependencies": "soft", "sentence_model": None}  # fmt: skip
+    identity = build_reward(RewardSettings(**block)).identity()
+    assert (identity["soft"], identity["aggregate"], identity["dependencies"]) == ("mass", "geometric", "soft")
+    chosen = RewardSettings(**(block | {"soft": True, "none_of_these": True}))
+    assert build_reward(chosen).identity()["none_of_these"] is True
+    matched = RewardSettings(**(block | {"soft": False, "matching": "official"}))
+    with pytest.raises(InputError, match="needs a sentence model"):
+        build_reward(matched)

@@ -13,13 +13,14 @@ from rewards.reward import Json
 
 DEFAULT_RATINGS = ("1", "2", "3", "4", "5")
 
-Ability = Literal["rate", "answer", "choose", "explain"]
+Ability = Literal["rate", "answer", "choose", "mass", "explain"]
 """What a judge may be able to do: the names of :class:`Judge`'s methods."""
 
 _CANNOT: Mapping[Ability, str] = {
     "rate": "answers questions but cannot rate; load a vision-language model",
     "answer": "cannot answer questions; load a VQA or vision-language model",
     "choose": "cannot choose among answers; load a VQA or vision-language model",
+    "mass": "does not tell how probable an answer is among all; load a VQA or vision-language model in this process",
     "explain": "cannot explain a rating; load a vision-language model",
 }
 
@@ -57,12 +58,14 @@ class Judge:
         name: What the user loaded.
         revision: Commit of the checkpoint, where known.
         prompts: Prompt templates kept beside the weights (task -> criterion -> template), or None for ordinary judges.
+        one_word: How :meth:`mass` is asked a question (GenEval 2's words; a VQA model takes the question alone).
         load_again: Loads this judge again (or finds it resident) in another process: what a pickled reward carries.
     """
 
     name: str = ""
     revision: str | None = None
     prompts: Mapping[str, Mapping[str, str]] | None = None
+    one_word = "{question} Answer in one word."
     load_again: Callable[[], Judge] | None = None
 
     @property
@@ -121,6 +124,26 @@ class Judge:
         A row that could not be judged is NaN. The probabilities need not sum to 1 over the choices.
         """
         raise self._unable("choose")
+
+    def mass(self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]) -> torch.Tensor:
+        """Probability, among all answers there are, that each answer begins as one of some texts (Soft-TIFA).
+
+        A decoder sums the probabilities of the first tokens of the texts, each token once, over its whole vocabulary
+        and without renormalising. A VQA model, which answers in a word or two, takes the whole answer.
+
+        Args:
+            images: N images, as for :meth:`rate`.
+            prompts: N plain texts.
+            forms: for each row the spellings of one answer: "two", "Two", " two", "2".
+
+        Returns:
+            `(N,)` float32 on the CPU, in [0, 1]; NaN where a row could not be judged.
+
+        Raises:
+            UnsupportedAbility: This judge cannot tell, or has no token with which one of the answers begins.
+            InputError: The lists differ in length.
+        """
+        raise self._unable("mass")
 
     def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """Why each prompt was given its rating, asked in the paper's words: "Why? Tell me the reason."

@@ -45,6 +45,7 @@ class CachedJudge(Judge):
         self.judge = judge
         self.path = str(path)
         self.name, self.revision, self.prompts = judge.name, judge.revision, judge.prompts
+        self.one_word = judge.one_word
         self.hits = self.misses = 0
         self._open()
 
@@ -108,6 +109,19 @@ class CachedJudge(Judge):
             read_numbers(kept) if isinstance(kept, list) else torch.full((len(offered),), torch.nan)
             for kept, offered in zip(self._through(images, keys, ask), choices)
         ]
+
+    def mass(self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]) -> torch.Tensor:
+        """As the judge's own."""
+        images = check_rows(images, prompts, "prompt")
+        check_choices(prompts, forms)
+
+        def ask(rows: list[int], pictures: list[object]) -> list[Json]:
+            found = self.judge.mass(pictures, [prompts[row] for row in rows], [forms[row] for row in rows])
+            return [None if value != value else value for value in found.tolist()]
+
+        keys: list[list[Json]] = [["mass", prompt, list(spelled)] for prompt, spelled in zip(prompts, forms)]
+        kept = self._through(images, keys, ask)
+        return torch.tensor([float(value) if isinstance(value, int | float) else torch.nan for value in kept])
 
     def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """As the judge's own."""

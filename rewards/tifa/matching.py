@@ -9,9 +9,9 @@ letter; neither has a threshold, so that an empty answer becomes "no" and "0" be
 | `paper` | | about every open answer | 0.5 |
 | `official` | letter by letter | about every other answer | none |
 
-`official` gives choice by choice what the released scorer gives (`benchmarks/tifa_official.py` compares them). The other
-two differ from it on purpose: numbers, yes and no are read by rule and never by nearness, and an answer that is near no
-choice is `unmatched`: wrong, and counted.
+`official` gives choice by choice what the released scorer gives (`benchmarks/tifa_official.py` compares them). The
+other two differ from it on purpose: numbers, yes and no are read by rule and never by nearness, and an answer that is
+near no choice is `unmatched`: wrong, and counted.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
-"""TIFA as a reward (TIFA §3): the share of a prompt's questions that a VQA model answers right on the picture."""
+"""TIFA as a reward (TIFA §3): the share of a prompt's questions that a VQA model answers right on the picture.
+
+Its successors are options of the same class: Soft-TIFA (GenEval 2) takes the probability of the right answer
+(`soft="mass"`) and the geometric mean; DSG lets one question depend on others (`dependencies`).
+"""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from PIL import Image
@@ -14,85 +17,15 @@ from rewards.errors import InputError
 from rewards.images import unbatch
 from rewards.judges.base import Judge
 from rewards.judges.pictures import picture as judgeable_picture
-from rewards.reward import Details, Json, Reward, Scores, number_or_none
+from rewards.reward import Json, Reward
+from rewards.tifa.answers import DEPENDENCIES, AnswerRow, TIFAScores, with_dependencies
+from rewards.tifa.asking import among_choices, by_mass, in_own_words
 from rewards.tifa.matching import AnswerMatcher
-from rewards.tifa.questions.question import Question, right_choices
-from rewards.tifa.scoring import accuracy_by_type, faithfulness
+from rewards.tifa.questions.question import Question
+from rewards.tifa.scoring import AGGREGATES
 from rewards.tifa.store.store import QuestionStore
 
-
-@dataclass(frozen=True)
-class AnswerRow:
-    """One question asked about one picture.
-
-    Attributes:
-        image: Position of the picture in the batch.
-        question: What was asked.
-        free_form: The judge's own words, or None where it chose among the choices or could not answer.
-        choice: The choice that it gave or that its words were matched to; None for no answer or no match.
-        how: "exact", "sentence", "unmatched" (see :class:`rewards.tifa.matching.Match`), "chosen", or "abstained".
-        right: Whether `choice` is the right one; None where the judge could not answer.
-        score: 1 or 0, or with `soft` the probability of the right choice; NaN where the judge could not answer.
-    """
-
-    image: int
-    question: Question
-    free_form: str | None
-    choice: str | None
-    how: str
-    right: bool | None
-    score: float
-
-
-@dataclass
-class TIFAScores(Scores):
-    """Scores of N pictures: the share of right answers in [0, 1], its parts by element type, and every answer.
-
-    Attributes:
-        answers: a row for every question asked, by picture and then in the store's order.
-    """
-
-    answers: list[AnswerRow] = field(default_factory=list)
-
-    @property
-    def unmatched(self) -> int:
-        """Number of answers that match no choice (they count as wrong)."""
-        return sum(row.how == "unmatched" for row in self.answers)
-
-    def by_element_type(self) -> dict[str, tuple[float, int]]:
-        """Mean score and number of questions of each element type, pooled over the batch."""
-        return accuracy_by_type((row.question.element_type, row.score) for row in self.answers)
-
-    @classmethod
-    def of(cls, answers: list[AnswerRow], reasons: Sequence[str | None], element_types: Sequence[str]) -> TIFAScores:
-        """Scores from the answers.
-
-        Args:
-            answers: of all pictures, by picture.
-            reasons: N texts: why a picture could not be judged, or None.
-            element_types: types that are parts whether or not this batch asks for them.
-        """
-        by_image: list[list[AnswerRow]] = [[] for _ in reasons]
-        for row in answers:
-            by_image[row.image].append(row)
-        names = tuple(sorted({*element_types, *(row.question.element_type or "other" for row in answers)}))
-        parts = torch.full((len(reasons), len(names)), math.nan, dtype=torch.float64)
-        counts = torch.zeros(len(reasons), len(names), dtype=torch.float64)
-        for image, rows in enumerate(by_image):
-            for column, name in enumerate(names):
-                scores = [row.score for row in rows if (row.question.element_type or "other") == name]
-                if scores and not any(math.isnan(score) for score in scores):
-                    parts[image, column], counts[image, column] = math.fsum(scores) / len(scores), len(scores)
-        return cls(
-            torch.tensor([faithfulness([row.score for row in rows]) for rows in by_image], dtype=torch.float32),
-            reasons,
-            names,
-            parts,
-            counts,
-            sums={"unmatched": torch.tensor([sum(row.how == "unmatched" for row in rows) for rows in by_image])},
-            details=[_details(rows) for rows in by_image],
-            answers=answers,
-        )
+__all__ = ["TIFA", "AnswerRow", "TIFAScores"]
 
 
 class TIFA(Reward):
@@ -104,13 +37,20 @@ class TIFA(Reward):
         answer: "free_form": the judge answers in its own words, which are matched to a choice (the paper's way for VQA
             models); "choices": the most probable choice is taken (TIFA eq. 1; the paper's way for BLIP-2). Default:
             "free_form", or "choices" with `soft`.
-        soft: Score each question by the probability of its right choice among the choices instead of 0 or 1: a denser
-            reward, with fewer groups in which all samples score the same. Needs `answer="choices"`.
+        soft: Score each question by the probability of its right answer instead of 0 or 1: a denser reward, with fewer
+            groups in which all samples score the same. True: among the choices; needs `answer="choices"`. "mass":
+            among all answers there are, as Soft-TIFA does (see :meth:`rewards.judges.base.Judge.mass`).
         matcher: Maps free-form answers to choices; default: :class:`rewards.tifa.matching.AnswerMatcher`.
+        none_of_these: Offer, beside the choices of every question that asks for more than yes or no, one that is always
+            wrong: a judge need not name the colour of something that is not there.
+        aggregate: From the questions of a picture to its score: "arithmetic" (TIFA eq. 1; Soft-TIFA AM), "geometric"
+            (Soft-TIFA GM) or "all" (1 where all are right).
+        dependencies: What a question that depends on others loses when those are not fulfilled: "none": nothing;
+            "hard": all of its score where a parent's own is 0 (DSG); "soft": it is multiplied by the parents' scores.
 
     Raises:
-        UnsupportedAbility: A judge that cannot answer, or choose.
-        InputError: An unknown `answer`, `soft` with free-form answers, or a sentence model that cannot be loaded.
+        UnsupportedAbility: A judge that cannot answer, choose, or tell the mass.
+        InputError: An unknown option, `soft` with free-form answers, or a sentence model that cannot be loaded.
 
     Example:
         >>> import tempfile
@@ -132,20 +72,23 @@ class TIFA(Reward):
         judge: Judge,
         questions: QuestionStore,
         answer: str | None = None,
-        soft: bool = False,
+        soft: bool | Literal["mass"] = False,
         matcher: AnswerMatcher | None = None,
+        none_of_these: bool = False,
+        aggregate: str = "arithmetic",
+        dependencies: str = "none",
     ) -> None:
-        answer = answer or ("choices" if soft else "free_form")
-        if answer not in ("free_form", "choices"):
-            raise InputError(f"answer is {answer!r}; expected 'free_form' or 'choices'")
-        if soft and answer == "free_form":
-            raise InputError("soft=True needs answer='choices': a free-form answer has no probability for each choice")
-        judge.require("answer" if answer == "free_form" else "choose")
+        answer = answer or ("mass" if soft == "mass" else "choices" if soft else "free_form")
+        _check_options(answer, soft, none_of_these, aggregate, dependencies)
+        judge.require("answer" if answer == "free_form" else "choose" if answer == "choices" else "mass")
         self.judge = judge
         self.questions = questions
         self.answer = answer
         self.soft = soft
         self.matcher = matcher or AnswerMatcher()
+        self.none_of_these = none_of_these
+        self.aggregate = aggregate
+        self.dependencies = dependencies
         if answer == "free_form":
             self.matcher.load()  # a missing sentence model must not be found out after the judge has answered
         self.__name__ = "TIFA"
@@ -157,6 +100,9 @@ class TIFA(Reward):
             "judge": self.judge.identity(),
             "answer": self.answer,
             "soft": self.soft,
+            "none_of_these": self.none_of_these,
+            "aggregate": self.aggregate,
+            "dependencies": self.dependencies,
             "matching": self.matcher.identity() if self.answer == "free_form" else None,
             "questions": self.questions.fingerprint() if texts is None else self.questions.fingerprint(texts),
         }
@@ -170,9 +116,10 @@ class TIFA(Reward):
         self.questions.prepare(texts)
 
     def for_evaluation(self) -> TIFA:
-        """The same questions with right and wrong answers counted, which is what TIFA is; `soft` is for training."""
+        """The same questions with right and wrong answers counted and averaged, which is what TIFA is; `soft` and the
+        other means are for training."""
         hard = copy.copy(self)
-        hard.soft = False
+        hard.soft, hard.aggregate = False, "arithmetic"
         return hard
 
     def score(
@@ -216,65 +163,38 @@ class TIFA(Reward):
         for row in answers:
             if row.how == "abstained" and reasons[row.image] is None:
                 reasons[row.image] = f"the judge could not answer {row.question.text!r}"
-        return TIFAScores.of(answers, reasons, [name or "other" for name in self.questions.element_types()])
+        answers = with_dependencies(answers, self.dependencies)
+        return TIFAScores.of(answers, reasons, self.questions.element_types(), self.aggregate)
 
     def _ask(
         self, rows: Sequence[tuple[int, Question]], pictures: Sequence[Image.Image | torch.Tensor]
     ) -> list[AnswerRow]:
         if not rows:
             return []
-        texts = [question.text for _, question in rows]
-        choices = [list(question.choices) for _, question in rows]
+        if self.answer == "mass":
+            return by_mass(self.judge, rows, pictures, bool(self.soft))
         if self.answer == "choices":
-            chosen = self.judge.choose(pictures, texts, choices)
-            return [
-                _chosen(image, question, logs, self.soft) for (image, question), logs in zip(rows, chosen, strict=True)
-            ]
-        words = self.judge.answer(pictures, texts)
-        answered = [row for row, text in enumerate(words) if text is not None]
-        matches = self.matcher.match([words[row] or "" for row in answered], [choices[row] for row in answered])
-        matched = dict(zip(answered, matches))
-        results = []
-        for row, (image, question) in enumerate(rows):
-            if row not in matched:
-                results.append(AnswerRow(image, question, None, None, "abstained", None, math.nan))
-                continue
-            index = matched[row].index
-            right = index is not None and index in right_choices(question.answer, question.choices)
-            choice = None if index is None else question.choices[index]
-            results.append(AnswerRow(image, question, words[row], choice, matched[row].how, right, float(right)))
-        return results
+            return among_choices(self.judge, rows, pictures, bool(self.soft), self.none_of_these)
+        return in_own_words(self.judge, self.matcher, rows, pictures, self.none_of_these)
 
 
-def _chosen(image: int, question: Question, log_probabilities: torch.Tensor, soft: bool) -> AnswerRow:
-    if log_probabilities.isnan().any() or not log_probabilities.isfinite().any():
-        return AnswerRow(image, question, None, None, "abstained", None, math.nan)
-    right_ones = right_choices(question.answer, question.choices)
-    index = int(log_probabilities.argmax())  # the first of equal ones
-    right = index in right_ones
-    # The judge's probabilities are of all answers there are; TIFA asks which of the choices it is.
-    probability = float(log_probabilities.float().softmax(0)[right_ones].sum().clamp(max=1.0))
-    score = probability if soft else float(right)
-    return AnswerRow(image, question, None, question.choices[index], "chosen", right, score)
-
-
-def _details(rows: Sequence[AnswerRow]) -> Details:
-    return {
-        "answers": [
-            {
-                "question": row.question.text,
-                "element": row.question.element,
-                "element_type": row.question.element_type,
-                "answer": row.question.answer,
-                "free_form": row.free_form,
-                "choice": row.choice,
-                "how": row.how,
-                "right": row.right,
-                "score": number_or_none(row.score),
-            }
-            for row in rows
-        ]
-    }
+def _check_options(
+    answer: str, soft: bool | Literal["mass"], none_of_these: bool, aggregate: str, dependencies: str
+) -> None:
+    if soft not in (True, False, "mass"):
+        raise InputError(f"soft is {soft!r}; expected True, False or 'mass'")
+    if answer not in ("free_form", "choices", "mass"):
+        raise InputError(f"answer is {answer!r}; expected 'free_form' or 'choices'")
+    if soft and answer == "free_form":
+        raise InputError("soft=True needs answer='choices': a free-form answer has no probability for each choice")
+    if (answer == "mass") != (soft == "mass"):
+        raise InputError(f"answer is {answer!r}; soft='mass' reads the answer's own probability: leave out answer")
+    if none_of_these and answer == "mass":
+        raise InputError("none_of_these offers a choice; soft='mass' offers none")
+    if aggregate not in AGGREGATES:
+        raise InputError(f"aggregate is {aggregate!r}; expected one of {', '.join(map(repr, AGGREGATES))}")
+    if dependencies not in DEPENDENCIES:
+        raise InputError(f"dependencies is {dependencies!r}; expected one of {', '.join(map(repr, DEPENDENCIES))}")
 
 
 def _usable(image: object, index: int) -> Image.Image | torch.Tensor:

@@ -82,7 +82,7 @@ def test_ties_are_not_decided_by_noise(matcher: AnswerMatcher) -> None:
 
 def test_empty_choices_are_refused_with_the_row() -> None:
     with pytest.raises(InputError, match="has no choices"):
-        question_from_row({"id": 1, "caption": "c", "question": "q?", "choices": [], "answer": "a"})
+        question_from_row({"id": 1, "caption": "c", "question": "q?", "choices": [], "answer": "a dog"})
 
 
 def test_rows_of_the_caller_are_not_changed(tifa_data: Path, store: QuestionStore, recorded) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -46,6 +46,8 @@ class Asked(NamedTuple):
 class VQAJudge(LocalJudge):
     """An answerer. Each distinct picture of a call is preprocessed and encoded once, whatever is asked about it."""
 
+    one_word = "{question}"
+
     def __init__(self, path: str, *, rows_a_batch: int = ROWS_A_BATCH, **options: Any) -> None:
         super().__init__(path, **options)
         self.rows_a_batch = rows_a_batch
@@ -62,6 +64,16 @@ class VQAJudge(LocalJudge):
                 for row, text in zip(rows, texts):
                     answers[row] = text
         return answers
+
+    def mass(self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]) -> torch.Tensor:
+        """Probability of the whole answer in any of its spellings; see :meth:`rewards.judges.base.Judge.mass`."""
+        distinct = [list(self._distinct(spelled)) for spelled in forms]
+        chosen = self.choose(images, prompts, distinct)
+        return torch.stack([row.exp().sum().clamp(max=1.0) for row in chosen]) if chosen else torch.empty(0)
+
+    def _distinct(self, spelled: Sequence[str]) -> Iterable[str]:
+        """One spelling of each that the tokenizer tells apart: "Yes" and "yes" are one answer to an uncased model."""
+        return {tuple(self.tokenizer(form.strip())["input_ids"]): form.strip() for form in reversed(spelled)}.values()
 
     def choose(
         self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]

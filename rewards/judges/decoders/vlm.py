@@ -11,6 +11,7 @@ from transformers import AutoModelForImageTextToText
 
 from rewards.judges.base import DEFAULT_RATINGS, Ability, Ratings, UnsupportedAbility, check_choices, check_rows
 from rewards.judges.decoders.encoding import Looked
+from rewards.judges.decoders.first_tokens import first_tokens
 from rewards.judges.decoders.plain import with_tokens
 from rewards.judges.decoders.rating_tokens import RatingTokens, continuation, find_rating_tokens
 from rewards.judges.decoders.rows import Abstained, PictureRows, Row
@@ -132,6 +133,28 @@ class VLMJudge(LocalJudge):
         for owner, result in zip(owners, self._read_logits(images, rows, owners, read, keep_all=True)):
             scores[owner].append(result if isinstance(result, torch.Tensor) else torch.tensor(torch.nan))
         return [torch.stack(row) if row else torch.empty(0) for row in scores]
+
+    def mass(self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]) -> torch.Tensor:
+        """Probability that the answer begins as one of some texts; see :meth:`rewards.judges.base.Judge.mass`."""
+        images = check_rows(images, prompts, "prompt")
+        check_choices(prompts, forms)
+        tokens = [tuple(first_tokens(self.tokenizer, spelled)) for spelled in forms]
+        # Rows of one prompt are run once, whatever answer they ask for: each run is read for all of them.
+        asked: dict[str, list[tuple[int, ...]]] = {}
+        for prompt, ids in zip(prompts, tokens):
+            asked.setdefault(prompt, []).append(ids)
+
+        def read(row: Row, logits: torch.Tensor) -> torch.Tensor:
+            probabilities = logits[-1].softmax(-1)
+            return torch.stack([probabilities[list(ids)].sum() for ids in asked[row.prompt]])
+
+        rows: list[tuple[str, tuple[int, ...]]] = [(prompt, ()) for prompt in prompts]
+        results = self._read_logits(images, rows, list(range(len(rows))), read, keep_all=False)
+        masses = torch.full((len(prompts),), torch.nan)
+        for index, (result, prompt, ids) in enumerate(zip(results, prompts, tokens)):
+            if isinstance(result, torch.Tensor):
+                masses[index] = result[asked[prompt].index(ids)]
+        return masses
 
     def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
         """Greedy free-form answers; None where a row's picture cannot be read."""

@@ -1,5 +1,8 @@
 """TIFA's question-answer tuple (TIFA §3, eq. 1: question Q, choices C, answer A in C) and the official JSON.
 
+Successors ask without choices (GenEval 2: a count, or yes) and let one question depend on others (DSG); both are
+fields of the same tuple. Their files: :mod:`rewards.tifa.questions.geneval2` and :mod:`rewards.tifa.questions.dsg`.
+
 The official file is a list of objects with `id`, `caption`, `question`, `choices`, `answer`, `element_type`, `element`
 and sometimes more (`coco_val_id`). Reading is tolerant of form (ids as numbers, outer blanks, one choice text in
 another case than the answer) and strict where a row cannot be scored: a gold answer outside its choices would score 0
@@ -11,11 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
 from rewards.tifa.normalization import collapse_blanks, normalize_answer
+from rewards.tifa.numbers import NUMBER_WORDS, is_number
 
 ELEMENT_TYPES = (
     "object", "animal/human", "food", "activity", "attribute", "counting", "color", "material", "spatial", "location",
@@ -25,9 +30,9 @@ ELEMENT_TYPES = (
 
 _FIELDS = {
     "id": "id", "caption": "prompt", "question": "text", "choices": "choices", "answer": "answer",
-    "element_type": "element_type", "element": "element",
+    "element_type": "element_type", "element": "element", "depends_on": "depends_on",
 }  # fmt: skip
-_OPTIONAL = ("element_type", "element")
+_OPTIONAL = ("element_type", "element", "depends_on")
 
 
 @dataclass(frozen=True)
@@ -36,21 +41,26 @@ class Question:
 
     Attributes:
         text: The question.
-        choices: The possible answers, at least one, none blank.
+        choices: The possible answers, none blank. May be empty where the answer is yes, no or a number (see
+            :attr:`options`).
         answer: The right one, equal to one of `choices` up to case, blanks, punctuation, number words and articles.
         element: What in the prompt it asks about ("three").
         element_type: One of :data:`ELEMENT_TYPES`, or a name of your own.
         prompt: The text that the picture was made from.
         id: The prompt's id in its benchmark; 5 and "5" are different ids. Default: the prompt itself.
         extra: Whatever else the official row held, and its known keys where they were written in another form.
+        depends_on: Texts of those questions of the same prompt without which this one means nothing (DSG §3.2).
 
     Raises:
-        InputError: A field is of the wrong type or blank, there are no choices, or the answer is not among them.
+        InputError: A field is of the wrong type or blank, the answer is not among the choices, or there are no choices
+            and the answer is neither yes nor no nor a number.
 
     Example:
         >>> question = Question("how many dogs?", ("1", "2", "3"), "three", "three", "counting", "three dogs", "a_1")
         >>> question.answer_index
         2
+        >>> Question("Is the dog red?", (), "Yes", "", "attribute", "a red dog").options
+        ('Yes', 'No')
     """
 
     text: str
@@ -61,19 +71,27 @@ class Question:
     prompt: str
     id: str | int = ""
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    depends_on: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.choices, str) or not isinstance(self.choices, Sequence):
             raise InputError(f"choices must be a list of texts; got {self.choices!r}")
         object.__setattr__(self, "choices", tuple(self.choices))
+        object.__setattr__(self, "depends_on", tuple(self.depends_on))
         if self.id == "" and isinstance(self.prompt, str):
             object.__setattr__(self, "id", collapse_blanks(self.prompt))
         _check(self)
 
     @property
     def answer_index(self) -> int:
-        """Position of the answer among the choices; of several equal ones the first."""
-        return right_choices(self.answer, self.choices)[0]
+        """Position of the answer among the options; of several equal ones the first."""
+        return right_choices(self.answer, self.options)[0]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What can be answered: the choices; for a question without any yes and no, or the numbers from 0 to 10 (and
+        the right one, where it is larger), written as the answer is."""
+        return self.choices or _implied_options(self.answer)
 
 
 def right_choices(answer: str, choices: Sequence[str]) -> list[int]:
@@ -83,6 +101,25 @@ def right_choices(answer: str, choices: Sequence[str]) -> list[int]:
         return exact
     wanted = normalize_answer(answer)
     return [index for index, choice in enumerate(choices) if normalize_answer(choice) == wanted]
+
+
+@lru_cache(256)
+def _implied_options(answer: str) -> tuple[str, ...]:
+    normalized = normalize_answer(answer)
+    if normalized in ("yes", "no"):
+        return tuple(_as_written(answer, word) for word in ("yes", "no"))
+    if not is_number(normalized):
+        return ()
+    in_words = not any(map(str.isdecimal, answer))
+    numbers = [(_as_written(answer, word) if in_words else str(value)) for word, value in _ZERO_TO_TEN]
+    return tuple(numbers if normalized in map(normalize_answer, numbers) else [*numbers, answer])
+
+
+def _as_written(answer: str, word: str) -> str:
+    return word.capitalize() if answer[:1].isupper() else word
+
+
+_ZERO_TO_TEN = [(word, value) for word, value in NUMBER_WORDS.items() if value <= 10]
 
 
 def _check(question: Question) -> None:
@@ -95,14 +132,19 @@ def _check(question: Question) -> None:
             raise InputError(f"{name} must be a text; got {getattr(question, name)!r}")
     if isinstance(question.id, bool) or not isinstance(question.id, (str, int)):
         raise InputError(f"id must be a text or a whole number; got {question.id!r}")
-    if not question.choices:
-        raise InputError(f"question {question.text!r} has no choices")
+    if not question.options:
+        raise InputError(
+            f"question {question.text!r} has no choices; only a question that is answered by yes, no or a number can "
+            f"do without, and its answer is {question.answer!r}"
+        )
     for index, choice in enumerate(question.choices):
         if not isinstance(choice, str) or not choice.strip():
             raise InputError(
                 f"question {question.text!r}: choice {index} is {choice!r}; expected a text that is not blank"
             )
-    if not right_choices(question.answer, question.choices):
+    if not all(isinstance(parent, str) for parent in question.depends_on):
+        raise InputError(f"question {question.text!r} depends on {question.depends_on!r}; expected texts of questions")
+    if not right_choices(question.answer, question.options):
         raise InputError(
             f"question {question.text!r}: the answer {question.answer!r} is not among its choices "
             f"{list(question.choices)}"
@@ -144,19 +186,19 @@ def question_to_row(question: Question) -> dict[str, Any]:
 
 def _plain_row(question: Question) -> dict[str, Any]:
     row = {key: getattr(question, name) for key, name in _FIELDS.items()}
-    row["choices"] = list(question.choices)
-    return {key: value for key, value in row.items() if value != "" or key not in _OPTIONAL}
+    row["choices"], row["depends_on"] = list(question.choices), list(question.depends_on)
+    return {key: value for key, value in row.items() if value not in ("", []) or key not in _OPTIONAL}
 
 
 def _read(key: str, value: Any) -> Any:
     if isinstance(value, str):
         return value.strip()
-    if key == "choices" and isinstance(value, Sequence):
+    if key in ("choices", "depends_on") and isinstance(value, Sequence):
         return tuple(_read("answer", choice) for choice in value)
     if key == "answer" and isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     if key in _OPTIONAL and value is None:
-        return ""
+        return () if key == "depends_on" else ""
     return value
 
 

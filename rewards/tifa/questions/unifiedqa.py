@@ -113,6 +113,6 @@ def encode(question: Question, with_choices: bool, encoding: Encoding = "unified
     parts = [question.text, question.prompt]
     if with_choices:
         parts.insert(
-            1, " ".join(f"({chr(ord('a') + index)}) {choice}" for index, choice in enumerate(question.choices))
+            1, " ".join(f"({chr(ord('a') + index)}) {choice}" for index, choice in enumerate(question.options))
         )
     return _SEPARATOR.join(" ".join(part.split()) for part in parts).lower()

@@ -36,7 +36,8 @@ def add_one(connection: sqlite3.Connection, question: Question, origin: int, on_
     connection.execute(
         schema.INSERT,
         (number, key, question.text, dump(question.choices), question.answer, question.element_type,
-         question.element, question.prompt, dump(question.extra) if question.extra else None, origin),
+         question.element, question.prompt, dump(question.extra) if question.extra else None,
+         dump(question.depends_on) if question.depends_on else None, origin),
     )  # fmt: skip
     connection.execute("UPDATE counter SET next = next + 1")
     return "new"
@@ -66,10 +67,11 @@ def read_row(row: sqlite3.Row) -> Question:
     """A row of :data:`rewards.tifa.store.schema.SELECT` -> its question."""
     # Straight into the object: every row was checked when it was added, and checking again doubles the look-up time.
     question = object.__new__(Question)
-    _, _, _, text, choices, answer, element_type, element, extra, _, _, _, id, prompt = row
+    _, _, _, text, choices, answer, element_type, element, extra, parents, _, _, _, id, prompt = row
     question.__dict__.update(
         text=text, choices=_read_choices(choices), answer=answer, element=element, element_type=element_type,
         prompt=prompt, id=id, extra=json.loads(extra) if extra else {},
+        depends_on=_read_choices(parents) if parents else (),
     )  # fmt: skip
     return question
 
@@ -83,7 +85,8 @@ def _read_choices(text: str) -> tuple[str, ...]:
 def scored_fields(question: Question) -> list[Any]:
     """What a score depends on; two questions that agree in it are the same."""
     prompt, text = collapse_blanks(question.prompt), collapse_blanks(question.text)
-    return [question.id, prompt, text, list(question.choices), question.answer, question.element_type]
+    fields = [question.id, prompt, text, list(question.choices), question.answer, question.element_type]
+    return [*fields, list(question.depends_on)] if question.depends_on else fields
 
 
 def question_hash(question: Question) -> int:

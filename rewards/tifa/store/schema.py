@@ -11,7 +11,7 @@ from typing import Any
 from rewards import databases
 from rewards.errors import InputError
 
-VERSION = 1
+VERSION = 2
 APPLICATION_ID = 0x54494641
 """SQLite's mark of the kind of file ("TIFA"): another program's database is refused, not written into."""
 
@@ -30,14 +30,14 @@ CREATE INDEX IF NOT EXISTS prompts_by_key ON prompts (key);
 CREATE TABLE IF NOT EXISTS questions (
     prompt INTEGER NOT NULL REFERENCES prompts (number), key BLOB NOT NULL, position INTEGER NOT NULL,
     text TEXT NOT NULL, choices TEXT NOT NULL, answer TEXT NOT NULL, element_type TEXT NOT NULL, element TEXT NOT NULL,
-    written_prompt TEXT, extra TEXT, checks TEXT, kept INTEGER NOT NULL DEFAULT 1,
+    written_prompt TEXT, extra TEXT, depends_on TEXT, checks TEXT, kept INTEGER NOT NULL DEFAULT 1,
     origin INTEGER NOT NULL REFERENCES provenance (number),
     PRIMARY KEY (prompt, key)) WITHOUT ROWID;
 """
 
 _COLUMNS = (
-    "q.prompt, q.key, position, q.text, choices, answer, element_type, element, extra, checks, kept, origin, p.id, "
-    "coalesce(written_prompt, p.text) AS own_prompt"
+    "q.prompt, q.key, position, q.text, choices, answer, element_type, element, extra, depends_on, checks, kept, "
+    "origin, p.id, coalesce(written_prompt, p.text) AS own_prompt"
 )
 SELECT = f"SELECT {_COLUMNS} FROM prompts p CROSS JOIN questions q ON q.prompt = p.number"
 ORDER = "ORDER BY p.number, position"
@@ -49,8 +49,8 @@ SELECT id, text FROM prompts p WHERE note IS NOT NULL OR EXISTS (SELECT 1 FROM q
 """
 INSERT = """
 INSERT INTO questions (prompt, key, position, text, choices, answer, element_type, element, written_prompt, extra,
-origin) VALUES (?, ?, (SELECT next FROM counter), ?, ?, ?, ?, ?,
-    nullif(?, (SELECT text FROM prompts WHERE number = ?1)), ?, ?)
+depends_on, origin) VALUES (?, ?, (SELECT next FROM counter), ?, ?, ?, ?, ?,
+    nullif(?, (SELECT text FROM prompts WHERE number = ?1)), ?, ?, ?)
 """
 
 _INHERITED: list[sqlite3.Connection] = []
@@ -107,6 +107,8 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
         databases.use_write_ahead_log(connection)
         if create and _user_version(connection) == 0:
             _make_tables(connection, path)
+        if _user_version(connection) == 1:
+            _add_dependencies(connection, path)
         return connection
     except sqlite3.DatabaseError as error:
         connection.close()
@@ -124,6 +126,8 @@ def _open_read_only(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, isolation_level=None)
     connection.row_factory = sqlite3.Row
     _check_kind(connection, path)
+    if _user_version(connection) == 1:
+        raise InputError(f"{path} is of an earlier version; open it once where it can be written")
     return connection
 
 
@@ -149,3 +153,11 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _add_dependencies(connection: sqlite3.Connection, path: Path) -> None:
+    """From version 1, which had no dependencies between questions."""
+    with databases.writing(connection, path):
+        if _user_version(connection) == 1:  # no other process was faster
+            connection.execute("ALTER TABLE questions ADD COLUMN depends_on TEXT")
+            connection.execute("PRAGMA user_version = 2")

@@ -71,7 +71,7 @@ def test_a_changed_field_wins_over_the_old_spelling() -> None:
     ("change", "reason"),
     [
         ({"answer": "4"}, "'4' is not among its choices"),
-        ({"choices": []}, "no choices"),
+        ({"choices": [], "answer": "red"}, "no choices"),
         ({"choices": "yes, no"}, "list of texts"),
         ({"choices": ["1", "", "3"]}, "choice 1 is ''"),
         ({"question": " "}, "text must be a text that is not blank"),

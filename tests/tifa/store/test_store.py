@@ -311,3 +311,16 @@ def test_any_rows_come_back_as_they_were(rows: list[dict], rng: random.Random) -
         written = [question_to_row(question) for question in store]
         store.close()
     assert json.dumps(written, sort_keys=True) == json.dumps(unique, sort_keys=True)
+
+
+def test_a_store_of_version_1_gets_its_dependencies_when_it_is_opened(tmp_path: Path, ask: Ask) -> None:
+    path = tmp_path / "old.sqlite"
+    QuestionStore(path).add([ask("is it red?")])
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE questions DROP COLUMN depends_on")
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    store = QuestionStore(path)
+    assert [question.depends_on for question in store] == [()]
+    store.add([ask("is it round?", depends_on=("is it red?",))])
+    assert QuestionStore(path).get("s_1")[1].depends_on == ("is it red?",)
