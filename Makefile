@@ -3,8 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
+HOSTS := .venv-hosts
 
-.PHONY: demo test test-slow lint docs clean
+.PHONY: demo test test-slow test-hosts lint docs clean
 
 demo: $(INSTALLED)
 	HF_HUB_OFFLINE=1 $(VENV)/bin/rewards demo --overwrite
@@ -14,6 +15,17 @@ test: $(INSTALLED)
 
 test-slow: $(INSTALLED)
 	HF_HUB_OFFLINE=1 $(VENV)/bin/python -m pytest -m slow
+
+# The hosts' pins contradict each other and ours: they are installed without their dependencies beside a view of .venv.
+test-hosts: $(HOSTS)/.installed
+	HF_HUB_OFFLINE=1 $(HOSTS)/bin/python -m pytest -m hosts tests/hosts
+
+$(HOSTS)/.installed: tests/hosts/requirements.txt $(INSTALLED)
+	$(PYTHON) -m venv $(HOSTS)
+	$(VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+	  > "$$($(HOSTS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/base.pth"
+	$(HOSTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/hosts/requirements.txt
+	touch $@
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .
@@ -26,7 +38,7 @@ docs: $(INSTALLED)
 	@echo "open docs/_build/index.html"
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(HOSTS)
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

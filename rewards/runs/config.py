@@ -24,7 +24,10 @@ T = TypeVar("T")
 
 
 def load_config(
-    cls: type[T], path: str | Path | None = None, overrides: Mapping[str, Any] | Sequence[str] | None = None
+    cls: type[T],
+    path: str | Path | None = None,
+    overrides: Mapping[str, Any] | Sequence[str] | None = None,
+    block: str | None = None,
 ) -> T:
     """Build a dataclass from a YAML file and overrides.
 
@@ -33,6 +36,8 @@ def load_config(
         path: The YAML file, or None to start from the defaults.
         overrides: Values that win over the file: a mapping (nested, or with dotted keys), or command-line words such as
             ``["trainer.num_epochs=3", "seed=1"]`` whose right side is read as YAML.
+        block: A key whose mapping is read instead of the whole file where the file has it: the ``reward`` block of any
+            config is a config of its own.
 
     Returns:
         An instance of ``cls``.
@@ -55,6 +60,8 @@ def load_config(
     values: dict[str, Any] = {}
     if path is not None:
         values = _read_yaml(Path(path))
+        if block is not None and isinstance(values.get(block), dict):
+            values = values[block]
     for key, value in parse_overrides(overrides).items():
         _set_dotted(values, key, value)
     return typing.cast(T, _build(cls, values, where, prefix=""))

@@ -1,0 +1,44 @@
+"""EasyR1: `compute_score` on a batch (`worker.reward.reward_function=.../easyr1.py:compute_score`).
+
+    worker.reward.reward_function=$(python -m rewards.hosts easyr1):compute_score
+    worker.reward.reward_function_kwargs='{config: reward.yaml}'
+
+EasyR1 hands pictures to no reward: put them into the ground truth, as JSON (`{"image": "dog.jpg"}`). An abstention gets
+the mean of its prompt (:class:`rewards.hosts.shared.Neutral`), since EasyR1 needs a number for every sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, neutral, parts_of, read_label, resident_reward
+from rewards.reward import score_guarded
+
+REWARD_NAME = "rewards"
+REWARD_TYPE = "batch"
+
+
+def compute_score(
+    reward_inputs: Sequence[Mapping[str, Any]], config: str | None = None, **settings: Any
+) -> list[dict[str, float]]:
+    """The rewards of a batch.
+
+    Args:
+        reward_inputs: N mappings with `response` and `ground_truth` (JSON with the picture).
+        config, settings: of :func:`rewards.hosts.shared.resident_reward`.
+
+    Returns:
+        N mappings: `overall`, every part that was judged, and `abstained`.
+
+    Raises:
+        InputError: a ground truth that is no JSON object.
+        RewardsError: nothing could be judged from the start.
+    """
+    labels = [read_label(row["ground_truth"]) for row in reward_inputs]
+    reward = resident_reward(config, **settings)
+    pictures = [first_of(label, PICTURE_KEYS) for label in labels]
+    texts = [row.get("response") for row in reward_inputs]
+    scores = score_guarded(reward, pictures, texts, **columns_of(labels))
+    filled = neutral(reward).fill(scores, [str(row["ground_truth"]) for row in reward_inputs])
+    return [{"overall": value, **parts_of(scores, row)} for row, value in enumerate(filled)]

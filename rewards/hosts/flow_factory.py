@@ -1,0 +1,56 @@
+"""Flow-Factory: a pointwise reward model for pictures (`rewards:` in its YAML).
+
+    rewards:
+      - {name: tifa, reward_model: rewards.hosts.flow_factory.PictureReward, config: reward.yaml, batch_size: 16}
+
+Flow-Factory is on no package index; this file is written against the signature in its repository (`rewards/abc.py`) and
+tested on a stand-in of it. An abstention gets the mean of its prompt (:class:`rewards.hosts.shared.Neutral`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from flow_factory.rewards import PointwiseRewardModel, RewardModelOutput
+
+from rewards.errors import InputError
+from rewards.hosts.shared import neutral, resident_reward
+from rewards.reward import score_guarded
+
+
+class PictureReward(PointwiseRewardModel):
+    """A reward of this package on Flow-Factory's pictures.
+
+    Args:
+        config: Flow-Factory's arguments of this reward; `config` among its extra arguments names the YAML file
+            (default: the environment variable `REWARDS_CONFIG`).
+        accelerator: Flow-Factory's.
+    """
+
+    required_fields = ("prompt", "image")
+
+    def __init__(self, config: Any, accelerator: Any) -> None:
+        super().__init__(config, accelerator)
+        self.reward = resident_reward((getattr(config, "extra_kwargs", None) or {}).get("config"))
+
+    def __call__(
+        self, prompt: Sequence[str], image: Sequence[object] | None = None, **others: object
+    ) -> RewardModelOutput:
+        """The rewards of N pictures.
+
+        Args:
+            prompt: N prompts.
+            image: N pictures: PIL, or tensors in [0, 1].
+            others: videos, audio and conditions; not looked at.
+
+        Raises:
+            InputError: no pictures were given.
+            RewardsError: nothing could be judged from the start.
+        """
+        if image is None:
+            raise InputError("PictureReward needs pictures: Flow-Factory gave none")
+        scores = score_guarded(self.reward, image, list(prompt))
+        values = torch.tensor(neutral(self.reward).fill(scores, list(prompt)))
+        return RewardModelOutput(rewards=values, extra_info=self.reward.metrics(scores))

@@ -1,0 +1,56 @@
+"""verl: `compute_score`, one sample a call (verl 0.9, `reward.custom_reward_function`).
+
+Two settings in the host's command:
+
+    reward.custom_reward_function.path=pkg://rewards.hosts.verl
+    +reward.custom_reward_function.reward_kwargs.config=reward.yaml
+
+The picture of a sample is in `extra_info` (`image`: path, bytes, or a list), put there when the parquet file is made;
+so are `question` and `box`, where the task needs them. verl cannot leave a sample out (NaN poisons the batch, None
+raises), so an abstention gets the mean of its prompt (:class:`rewards.hosts.shared.Neutral`); `abstained` counts them.
+Samples of one prompt are those of the same `extra_info["index"]`, or of the same picture and question where there is
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, neutral, parts_of, resident_reward
+from rewards.reward import score_guarded
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: object,
+    extra_info: Mapping[str, Any] | None = None,
+    config: str | None = None,
+    **settings: Any,
+) -> dict[str, float]:
+    """The reward of one completion.
+
+    Args:
+        data_source: verl's name of the data set; not looked at.
+        solution_str: the completion.
+        ground_truth: not looked at.
+        extra_info: picture, question and box of the sample.
+        config, settings: of :func:`rewards.hosts.shared.resident_reward`, from `reward_kwargs`.
+
+    Returns:
+        `score`, every part that was judged, and `abstained` (0 or 1); verl logs each key.
+
+    Raises:
+        RewardsError: nothing could be judged from the start.
+    """
+    # A router's address and tokenizer come along where verl runs a reward model of its own.
+    for key in ("reward_router_address", "reward_model_tokenizer"):
+        settings.pop(key, None)
+    info = dict(extra_info or {})
+    reward = resident_reward(config, **settings)
+    picture = first_of(info, PICTURE_KEYS)
+    scores = score_guarded(reward, [picture], [solution_str], **columns_of([info]))
+    group = info["index"] if info.get("index") is not None else repr((picture, columns_of([info])))
+    [score] = neutral(reward).fill(scores, [group])
+    return {"score": score, **parts_of(scores)}
