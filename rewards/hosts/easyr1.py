@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, neutral, parts_of, read_label, resident_reward
-from rewards.reward import score_guarded
 
 REWARD_NAME = "rewards"
 REWARD_TYPE = "batch"
@@ -39,6 +38,6 @@ def compute_score(
     reward = resident_reward(config, **settings)
     pictures = [first_of(label, PICTURE_KEYS) for label in labels]
     texts = [row.get("response") for row in reward_inputs]
-    scores = score_guarded(reward, pictures, texts, **columns_of(labels))
-    filled = neutral(reward).fill(scores, [str(row["ground_truth"]) for row in reward_inputs])
-    return [{"overall": value, **parts_of(scores, row)} for row, value in enumerate(filled)]
+    groups = [str(row["ground_truth"]) for row in reward_inputs]
+    values, scores = neutral(reward).score(pictures, texts, groups, **columns_of(labels))
+    return [{"overall": value, **parts_of(scores, row)} for row, value in enumerate(values)]

@@ -17,7 +17,6 @@ from flow_factory.rewards import PointwiseRewardModel, RewardModelOutput
 
 from rewards.errors import InputError
 from rewards.hosts.shared import neutral, resident_reward
-from rewards.reward import score_guarded
 
 
 class PictureReward(PointwiseRewardModel):
@@ -51,6 +50,5 @@ class PictureReward(PointwiseRewardModel):
         """
         if image is None:
             raise InputError("PictureReward needs pictures: Flow-Factory gave none")
-        scores = score_guarded(self.reward, image, list(prompt))
-        values = torch.tensor(neutral(self.reward).fill(scores, list(prompt)))
-        return RewardModelOutput(rewards=values, extra_info=self.reward.metrics(scores))
+        values, scores = neutral(self.reward).score(image, list(prompt), list(prompt))
+        return RewardModelOutput(rewards=torch.tensor(values), extra_info=self.reward.metrics(scores))

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rewards.hosts.shared import neutral, resident_reward
-from rewards.reward import score_guarded
 
 PictureFunction = Callable[..., tuple[np.ndarray, dict[str, float]]]
 
@@ -35,7 +34,7 @@ def picture_reward(config: str | None = None, **settings: object) -> PictureFunc
         images: Sequence[object], prompts: Sequence[str], metadata: Sequence[object] | None = None
     ) -> tuple[np.ndarray, dict[str, float]]:
         columns = {} if metadata is None else {"metadata": metadata}
-        scores = score_guarded(reward, images, list(prompts), **columns)
-        return np.asarray(neutral(reward).fill(scores, list(prompts)), np.float32), reward.metrics(scores)
+        values, scores = neutral(reward).score(images, list(prompts), list(prompts), **columns)
+        return np.asarray(values, np.float32), reward.metrics(scores)
 
     return score

@@ -18,7 +18,6 @@ from typing import Any
 from swift.rewards import ORM, orms
 
 from rewards.hosts.shared import BOX_KEYS, INPUT_KEYS, first_of, neutral, resident_reward
-from rewards.reward import score_guarded
 from rewards.trl_inputs import completion_text, prompt_text
 
 logger = logging.getLogger(__name__)
@@ -53,10 +52,10 @@ class RewardsORM(ORM):
         if (boxes := first_of(columns, BOX_KEYS)) is not None:
             given["boxes"] = boxes
         texts = [completion_text(completion) for completion in completions]
-        scores = score_guarded(self.reward, [picture or None for picture in pictures], texts, **given)
-        self._log(self.reward.metrics(scores), columns)
         groups = columns.get("prompt_id") or [repr(row) for row in zip(pictures, given["inputs"], strict=True)]
-        return neutral(self.reward).fill(scores, groups)
+        values, scores = neutral(self.reward).score([p or None for p in pictures], texts, groups, **given)
+        self._log(self.reward.metrics(scores), columns)
+        return values
 
     def _log(self, metrics: Mapping[str, float], columns: Mapping[str, Any]) -> None:
         log: Callable[[str, float], None] | None = columns.get("log_metric")

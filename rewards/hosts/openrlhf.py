@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, neutral, read_label, resident_reward
-from rewards.reward import score_guarded
 
 logger = logging.getLogger(__name__)
 
@@ -51,12 +50,13 @@ def reward_func(
         reward = resident_reward()
         rows = [read_label(label) for label in labels]
         texts = [completion(query, prompt) for query, prompt in zip(queries, prompts, strict=True)]
-        scores = score_guarded(reward, [first_of(row, PICTURE_KEYS) for row in rows], texts, **columns_of(rows))
+        pictures = [first_of(row, PICTURE_KEYS) for row in rows]
         groups = [(prompt, str(label)) for prompt, label in zip(prompts, labels, strict=True)]
-        values = torch.tensor(neutral(reward).fill(scores, groups))
+        filled, scores = neutral(reward).score(pictures, texts, groups, **columns_of(rows))
     except Exception as error:
         logger.error("the reward failed, and OpenRLHF will go on without it: %s", error)
         raise
+    values = torch.tensor(filled)
     # An unjudged part takes the overall's place holder: OpenRLHF averages extra logs as they are.
     parts = torch.where(scores.parts.isnan(), values.unsqueeze(-1).to(scores.parts), scores.parts)
     logs = {name: parts[:, column].float() for column, name in enumerate(scores.part_names)}

@@ -13,7 +13,7 @@ from typing import Any
 
 from rewards.build import RewardSettings, build_reward
 from rewards.errors import InputError, RewardsError
-from rewards.reward import Reward, Scores
+from rewards.reward import Reward, Scores, score_guarded
 from rewards.runs.config import load_config
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ INPUT_KEYS = ("question", "query", "input")
 BOX_KEYS = ("box", "bbox")
 
 _resident: dict[str, Reward] = {}
-_neutral: dict[str, Neutral] = {}
+_neutral: dict[int, Neutral] = {}
 _lock = threading.Lock()
 
 
@@ -62,61 +62,93 @@ class Neutral:
     a group's baseline: the mean of its group in this call; else of its group so far in this process; else of this
     call; else of this process. It is never 0 and never NaN.
 
+    Args:
+        reward: what scores. Hosts call from many threads: a first sample that cannot be judged waits for the others
+            that are being judged.
+
     Example:
-        >>> Neutral("r").fill(Scores(torch.tensor([4.0, math.nan, 2.0]), [None, "no image", None]), ["a", "a", "b"])
+        >>> def some(images, prompts, metadata=None): return [4.0, None, 2.0]
+        >>> Neutral(FunctionReward(some)).score(torch.ones(3, 3, 2, 2), ["p"] * 3, ["a", "a", "b"])[0]
         [4.0, 4.0, 2.0]
     """
 
     GROUPS = 65_536
+    PATIENCE = 60.0  # seconds that a first abstention waits for calls in other threads
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._lock = threading.Lock()
+    def __init__(self, reward: Reward) -> None:
+        self.reward = reward
+        self._state = threading.Condition()
+        self._working = 0
         self._groups: OrderedDict[Hashable, _Mean] = OrderedDict()
         self._all = _Mean()
 
-    def fill(self, scores: Scores, groups: Sequence[Hashable]) -> list[float]:
-        """The overall scores, with a mean in the place of every abstention.
+    def score(
+        self,
+        images: Sequence[object],
+        texts: Sequence[str | None],
+        groups: Sequence[Hashable],
+        **columns: Sequence[object],
+    ) -> tuple[list[float], Scores]:
+        """Score N samples.
 
         Args:
-            scores: of N samples.
+            images, texts, columns: as for :meth:`Reward.score`.
             groups: N keys; samples of one key are compared with each other by the host (one prompt).
+
+        Returns:
+            The overall scores with a mean in the place of every abstention, and the scores as they are.
 
         Raises:
             RewardsError: nothing was judged yet: the judge is down, or no sample has a picture.
         """
+        with self._state:
+            self._working += 1
+        try:
+            scores = score_guarded(self.reward, images, texts, **columns)
+        finally:
+            with self._state:
+                self._working -= 1
+                self._state.notify_all()
         values = scores.overall.tolist()
         here, by_group = _Mean(), {group: _Mean() for group in groups}
         for value, group in zip(values, groups, strict=True):
             here.add(value)
             by_group[group].add(value)
-        with self._lock:
-            filled = [
-                value
-                if math.isfinite(value)
-                else self._mean((by_group[group], self._groups.get(group), here, self._all), scores.reasons[row])
-                for row, (value, group) in enumerate(zip(values, groups, strict=True))
-            ]
-            for value, group in zip(values, groups, strict=True):
-                self._all.add(value)
-                self._groups.setdefault(group, _Mean()).add(value)
-                self._groups.move_to_end(group)
-            while len(self._groups) > self.GROUPS:
-                self._groups.popitem(last=False)
-        return filled
+        with self._state:
+            known = [(by_group[group], self._groups.get(group), here, self._all) for group in groups]
+            self._remember(values, groups)
+            return [
+                value if math.isfinite(value) else self._mean(means, reason)
+                for value, means, reason in zip(values, known, scores.reasons, strict=True)
+            ], scores
+
+    def _remember(self, values: Sequence[float], groups: Sequence[Hashable]) -> None:
+        for value, group in zip(values, groups, strict=True):
+            self._all.add(value)
+            self._groups.setdefault(group, _Mean()).add(value)
+            self._groups.move_to_end(group)
+        while len(self._groups) > self.GROUPS:
+            self._groups.popitem(last=False)
+        self._state.notify_all()
 
     def _mean(self, means: Sequence[_Mean | None], reason: str | None) -> float:
+        self._state.wait_for(lambda: self._all.count or not self._working, timeout=self.PATIENCE)
         found = next((mean for mean in means if mean is not None and mean.count), None)
         if found is None:
-            raise RewardsError(f"{self.name}: a sample could not be judged, and none was before it: {reason}")
-        logger.warning("%s: a sample could not be judged and gets the mean of its neighbours: %s", self.name, reason)
+            raise RewardsError(
+                f"{self.reward.__name__}: a sample could not be judged, and none was before it: {reason}"
+            )
+        logger.warning("%s: a sample gets the mean of its neighbours: %s", self.reward.__name__, reason)
         return found.total / found.count
 
 
 def neutral(reward: Reward) -> Neutral:
-    """The rule for abstentions of a reward, one a process and name, so that it knows what was judged before."""
+    """The rule for abstentions of a reward, one a process, so that it knows what was judged before."""
     with _lock:
-        return _neutral.setdefault(reward.__name__, Neutral(reward.__name__))
+        known = _neutral.get(id(reward))
+        if known is None or known.reward is not reward:
+            known = _neutral[id(reward)] = Neutral(reward)
+        return known
 
 
 class _Mean:

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, neutral, parts_of, resident_reward
-from rewards.reward import score_guarded
 
 
 def compute_score(
@@ -50,7 +49,7 @@ def compute_score(
     info = dict(extra_info or {})
     reward = resident_reward(config, **settings)
     picture = first_of(info, PICTURE_KEYS)
-    scores = score_guarded(reward, [picture], [solution_str], **columns_of([info]))
-    group = info["index"] if info.get("index") is not None else repr((picture, columns_of([info])))
-    [score] = neutral(reward).fill(scores, [group])
+    columns = columns_of([info])
+    group = info["index"] if info.get("index") is not None else repr((picture, columns))
+    [score], scores = neutral(reward).score([picture], [solution_str], [group], **columns)
     return {"score": score, **parts_of(scores)}

@@ -16,7 +16,6 @@ from typing import Any
 from torch import Tensor
 
 from rewards.hosts.shared import first_of, neutral, parts_of, resident_reward
-from rewards.reward import score_guarded
 
 PROMPT_KEYS = ("prompt", "caption", "text")
 
@@ -47,6 +46,5 @@ def compute_score(
     reward = resident_reward(config, **settings)
     prompt = first_of(dict(extra_info or {}), PROMPT_KEYS) or ground_truth
     text = prompt if isinstance(prompt, str) else None
-    scores = score_guarded(reward, [solution_image], [text])
-    [score] = neutral(reward).fill(scores, [text])
+    [score], scores = neutral(reward).score([solution_image], [text], [text])
     return {"score": score, **parts_of(scores)}

@@ -22,18 +22,14 @@ def test_registered_by_the_plugin_and_called_on_samples(world, expected, monkeyp
     monkeypatch.setenv("REWARDS_CONFIG", config)
     import_external_file(str(Path(shared.__file__).with_name("ms_swift.py")))
     reward = swift_rewards.orms["rewards"]()
+    pictures = [*([path] for path in paths), [{"bytes": None, "path": "/none.png"}]]
     rows = [
         {
             "messages": [{"role": "user", "content": "<image>Describe."}, {"role": "assistant", "content": text}],
             "images": images,
             "prompt_id": str(number),
         }
-        for number, (text, images) in enumerate(
-            [
-                *zip(captions, [[path] for path in paths], strict=True),
-                ("unseen", [{"bytes": None, "path": "/none.png"}]),
-            ]
-        )
+        for number, (text, images) in enumerate(zip([*captions, "unseen"], pictures, strict=True))
     ]
     table = compute_rewards_per_func([GRPOSample.from_row(row) for row in rows], [reward], None, torch.device("cpu"))
     assert table[:3, 0].tolist() == pytest.approx(expected.overall.tolist(), abs=1e-5)

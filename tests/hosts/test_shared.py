@@ -1,54 +1,88 @@
 """The rule for abstentions, and the one reward of a process."""
 
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from rewards.errors import InputError, RewardsError
 from rewards.hosts.shared import Neutral, parts_of, read_label, resident_reward
-from rewards.reward import Scores
+from rewards.reward import Reward, Scores
 
 NAN = math.nan
 
 
-def scores(*values):
-    return Scores(torch.tensor(values), ["down" if math.isnan(value) else None for value in values])
+class Given(Reward):
+    """Scores a text by the number that it is."""
+
+    __name__ = "given"
+
+    def score(self, images, texts, /, **columns):
+        values = torch.tensor([float(text) for text in texts])
+        return Scores(values, ["down" if math.isnan(value) else None for value in values.tolist()])
+
+    def identity(self, texts=None):
+        return {}
+
+
+def fill(neutral, values, groups):
+    return neutral.score([None] * len(values), [str(value) for value in values], groups)[0]
 
 
 def test_an_abstention_gets_the_mean_of_its_group():
-    neutral = Neutral("r")
-    assert neutral.fill(scores(4.0, NAN, 2.0, 1.0), ["a", "a", "a", "b"]) == [4.0, 3.0, 2.0, 1.0]
+    neutral = Neutral(Given())
+    assert fill(neutral, [4.0, NAN, 2.0, 1.0], ["a", "a", "a", "b"]) == [4.0, 3.0, 2.0, 1.0]
 
 
 def test_then_that_of_its_group_before_then_of_the_call_then_of_the_process():
-    neutral = Neutral("r")
-    neutral.fill(scores(5.0, 3.0), ["a", "b"])
-    assert neutral.fill(scores(NAN, 1.0), ["a", "b"]) == [5.0, 1.0]
-    assert neutral.fill(scores(NAN, 1.0), ["c", "b"]) == [1.0, 1.0]
-    assert neutral.fill(scores(NAN), ["d"]) == [(5 + 3 + 1 + 1) / 4]
+    neutral = Neutral(Given())
+    fill(neutral, [5.0, 3.0], ["a", "b"])
+    assert fill(neutral, [NAN, 1.0], ["a", "b"]) == [5.0, 1.0]
+    assert fill(neutral, [NAN, 1.0], ["c", "b"]) == [1.0, 1.0]
+    assert fill(neutral, [NAN], ["d"]) == [(5 + 3 + 1 + 1) / 4]
 
 
 def test_an_abstention_teaches_nothing():
-    neutral = Neutral("r")
-    neutral.fill(scores(4.0, NAN), ["a", "a"])
-    neutral.fill(scores(NAN, NAN), ["a", "a"])
-    assert neutral.fill(scores(NAN, 2.0), ["a", "a"]) == [2.0, 2.0]
-    assert neutral.fill(scores(NAN), ["a"]) == [3.0]
+    neutral = Neutral(Given())
+    fill(neutral, [4.0, NAN], ["a", "a"])
+    fill(neutral, [NAN, NAN], ["a", "a"])
+    assert fill(neutral, [NAN, 2.0], ["a", "a"]) == [2.0, 2.0]
+    assert fill(neutral, [NAN], ["a"]) == [3.0]
 
 
 def test_where_nothing_was_ever_judged_the_host_is_told():
     with pytest.raises(RewardsError, match="none was before it: down"):
-        Neutral("r").fill(scores(NAN), ["a"])
+        fill(Neutral(Given()), [NAN], ["a"])
+
+
+def test_a_first_abstention_waits_for_what_other_threads_judge():
+    started, go_on = threading.Event(), threading.Event()
+
+    class Slow(Given):
+        def score(self, images, texts, /, **columns):
+            if texts != ["nan"]:
+                started.set()
+                go_on.wait(10)
+            return super().score(images, texts, **columns)
+
+    neutral = Neutral(Slow())
+    with ThreadPoolExecutor(2) as pool:
+        judged = pool.submit(fill, neutral, [4.0], ["b"])
+        started.wait(10)
+        abstained = pool.submit(fill, neutral, [NAN], ["a"])
+        go_on.set()
+        assert judged.result(10) == [4.0] and abstained.result(10) == [4.0]
 
 
 def test_the_groups_that_are_kept_are_bounded(monkeypatch):
     monkeypatch.setattr(Neutral, "GROUPS", 2)
-    neutral = Neutral("r")
+    neutral = Neutral(Given())
     for value, group in ((1.0, "a"), (2.0, "b"), (3.0, "c")):
-        neutral.fill(scores(value), [group])
-    assert neutral.fill(scores(NAN), ["c"]) == [3.0]
-    assert neutral.fill(scores(NAN), ["a"]) == [2.0]  # forgotten: the mean of the process
+        fill(neutral, [value], [group])
+    assert fill(neutral, [NAN], ["c"]) == [3.0]
+    assert fill(neutral, [NAN], ["a"]) == [2.0]  # forgotten: the mean of the process
 
 
 def test_one_reward_a_process_from_a_file_its_block_or_the_environment(world, tmp_path, monkeypatch):
