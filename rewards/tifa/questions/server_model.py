@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rewards.judges.elsewhere.http import Budget, Connection, GaveUp
+from rewards.reward import Json
 from rewards.tifa.questions.language_model import NEW_TOKENS, Completion, few_shot_prompt, prompt_hash
 
 
@@ -72,7 +73,7 @@ class ServerModel:
 
     def _one(self, description: str) -> Completion:
         request = f"{few_shot_prompt()}Description: {description}"
-        body = {
+        body: dict[str, Json] = {
             "model": self.name,
             "messages": [{"role": "user", "content": request}],
             "temperature": 0.0,
