@@ -16,7 +16,6 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -30,13 +29,14 @@ from rewards.errors import exit_cleanly
 from rewards.harmonic.reward import HarmonicEval
 from rewards.judges.loading import load_judge
 from rewards.runs.config import load_config
+from rewards.runs.evaluations import EvaluationLog
 from rewards.shapes.claims import claim_shares
 from rewards.shapes.datasets import caption_prompts, scene_from_json
 from rewards.shapes.language import describe
 from rewards.shapes.truth import CRITERIA, caption_truth
 from rewards.shapes.truth_reward import CaptionTruth
-from rewards.trainers.language.grpo import GRPORunConfig, run_grpo
-from rewards.trainers.language.ppo_run import PPORunConfig, run_ppo
+from rewards.trainers.language.run import run_language
+from rewards.trainers.language.settings import LanguageRunConfig
 
 RESULTS = Path(__file__).resolve().parent / "results" / "harmonic_seeds.json"
 SHOWN = (
@@ -51,12 +51,9 @@ def train(algorithm: str, seed: int, folder: Path, overrides: list[str]) -> dict
     """One run's summary, from its folder where it is finished."""
     if (folder / "summary.json").exists():
         return json.loads((folder / "summary.json").read_text())
-    chosen = [f"output_dir={folder}", f"seed={seed}", "overwrite=true", *overrides]
-    run: Callable[[Any], dict[str, Any]] = run_ppo if algorithm == "ppo" else run_grpo
-    config_class: type = PPORunConfig if algorithm == "ppo" else GRPORunConfig
-    if algorithm != "ppo":
-        chosen.append(f"algorithm={algorithm}")
-    return run(load_config(config_class, CONFIGS / f"{'ppo' if algorithm == 'ppo' else 'grpo'}_shapes.yaml", chosen))
+    chosen = [f"algorithm={algorithm}", f"output_dir={folder}", f"seed={seed}", "overwrite=true", *overrides]
+    config = CONFIGS / f"{'ppo' if algorithm == 'ppo' else 'grpo'}_shapes.yaml"
+    return run_language(load_config(LanguageRunConfig, config, chosen))
 
 
 def baselines(rows: int) -> dict[str, dict[str, float]]:
@@ -86,12 +83,11 @@ def baselines(rows: int) -> dict[str, dict[str, float]]:
 def by_claims(folder: Path) -> list[dict[str, float]]:
     """A run's evaluations, first to last: the step, the held-out captions by claims, the truth by criterion."""
     rows = []
-    for line in (folder / "evaluations.jsonl").read_text().splitlines():
-        evaluation = json.loads(line)
-        texts = evaluation["texts"]
+    for evaluation in EvaluationLog(folder).read():
+        texts = [sample.text or "" for sample in evaluation.samples]
         scenes = [scene_from_json(scene) for scene in caption_prompts("test", len(texts), seed=1)["scene"]]
         truths = [caption_truth(scene, text) for scene, text in zip(scenes, texts)]
-        row = {"step": evaluation["step"]} | claim_shares(scenes, texts)
+        row = {"step": evaluation.step} | claim_shares(scenes, texts)
         rows.append(row | {f"truth_{c}": float(np.mean([truth[c] for truth in truths])) for c in CRITERIA})
     return rows
 
@@ -99,7 +95,7 @@ def by_claims(folder: Path) -> list[dict[str, float]]:
 def entropies(folder: Path) -> dict[int, float]:
     """The policy's entropy a token at each training step."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return {row["step"]: row["entropy"] for row in rows if "entropy" in row}
+    return {row["step"]: row["policy/entropy"] for row in rows if "policy/entropy" in row}
 
 
 def show_claims(algorithm: str, runs: list[dict[str, Any]]) -> None:
@@ -145,7 +141,7 @@ def main() -> None:
                 train(algorithm, seed, folder, arguments.overrides) for seed, folder in zip(arguments.seeds, folders)
             ]
             for name, title in SCORES.items():
-                rows = [run["gains"][name]["overall"] for run in runs]
+                rows = [(run["reward"] | run["audits"])[name]["overall"] for run in runs]
                 cells = "".join(f"{row['gain']:>+9.3f} [{row['low']:+.2f}, {row['high']:+.2f}]" for row in rows)
                 gains = [row["gain"] for row in rows]
                 error = np.std(gains, ddof=1) / math.sqrt(len(gains)) if len(gains) > 1 else math.nan
@@ -155,7 +151,7 @@ def main() -> None:
                 {
                     "algorithm": algorithm,
                     "seed": seed,
-                    "gains": run["gains"],
+                    "gains": run["reward"] | run["audits"],
                     "evaluations": by_claims(folder),
                     "entropy": entropies(folder),
                 }

@@ -30,6 +30,7 @@ from PIL import Image
 
 from rewards import TIFA, HarmonicEval, load_judge
 from rewards.errors import exit_cleanly
+from rewards.generation.texts import write_batches
 from rewards.runs.intervals import cluster_numbers, share
 from rewards.shapes.datasets import caption_prompts, sample_scenes, scene_from_json
 from rewards.shapes.false_details import KINDS, criterion_of, false_detail
@@ -38,9 +39,9 @@ from rewards.shapes.prompts import question_store
 from rewards.shapes.render import render
 from rewards.shapes.scenes import Scene
 from rewards.shapes.truth import CRITERIA, caption_truth
-from rewards.trainers.language.generation import generate_texts
+from rewards.trainers.language.held_out import conversation
+from rewards.trainers.language.policy import load_policy
 from rewards.trainers.language.settings import PolicySettings
-from rewards.trainers.language.setup import load_policy
 
 RESULTS = Path(__file__).resolve().parent / "results" / "judges_blind_spots.json"
 Scorer = Callable[[Sequence[Image.Image], Sequence[str]], dict[str, np.ndarray]]
@@ -155,7 +156,7 @@ def written(count: int, texts_file: Path | None) -> tuple[list[Scene], list[str]
         return [scene_from_json(s) for s in caption_prompts("test", len(texts), seed=1)["scene"]], texts
     data = caption_prompts("test", count, seed=9)
     model, processor, _ = load_policy(PolicySettings(path="shapes-captioner"))
-    made = generate_texts(model, processor, list(data), max_new_tokens=24, seed=0, batch_size=64)
+    made = write_batches(model, processor, list(map(conversation, data)), max_new_tokens=24, seed=0, batch_size=64)
     return [scene_from_json(s) for s in data["scene"]], [g.text for g in made]
 
 

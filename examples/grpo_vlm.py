@@ -10,7 +10,7 @@ Real checkpoints (see the header of the config for memory and launch):
     accelerate launch --config_file configs/accelerate/multi_gpu.yaml examples/grpo_vlm.py \
         --config configs/grpo_qwen2_5_vl_3b.yaml
 
-Any setting can be changed by `key=value`, nested ones by dots: `trainer.max_steps=20 reward.per_criterion=true`.
+Any setting can be changed by `key=value`, nested ones by dots: `trainer.max_steps=20 trainer.per_criterion=true`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import argparse
 
 from rewards.errors import exit_cleanly
 from rewards.runs.config import load_config
-from rewards.trainers.language.settings import GRPORunConfig
+from rewards.trainers.language.settings import LanguageRunConfig
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--config", required=True, help="YAML file of settings (rewards.trainers.language.settings.GRPORunConfig)"
+        "--config", required=True, help="YAML file of settings (rewards.trainers.language.settings.LanguageRunConfig)"
     )
     parser.add_argument("--algorithm", choices=["grpo", "rloo"], help="overrides the config's")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings that win over the file")
@@ -33,13 +33,13 @@ def main() -> None:
 
     with exit_cleanly():
         chosen = [f"algorithm={arguments.algorithm}"] if arguments.algorithm else []
-        config = load_config(GRPORunConfig, arguments.config, [*chosen, *arguments.overrides])
+        config = load_config(LanguageRunConfig, arguments.config, [*chosen, *arguments.overrides])
 
         # Imported here, so that --help and a mistyped setting answer at once.
-        from rewards.trainers.language.grpo import run_grpo
-        from rewards.trainers.language.run import format_summary
+        from rewards.runs.summary import format_summary
+        from rewards.trainers.language.run import run_language
 
-        print(format_summary(run_grpo(config)))
+        print(format_summary(run_language(config)))
         print(f"written to {config.output_dir}; curves: rewards curves {config.output_dir}")
 
 

@@ -18,25 +18,25 @@ import argparse
 
 from rewards.errors import exit_cleanly
 from rewards.runs.config import load_config
-from rewards.trainers.language.settings import PPORunConfig
+from rewards.trainers.language.settings import LanguageRunConfig
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--config", required=True, help="YAML file of settings (rewards.trainers.language.settings.PPORunConfig)"
+        "--config", required=True, help="YAML file of settings (rewards.trainers.language.settings.LanguageRunConfig)"
     )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings that win over the file")
     arguments = parser.parse_args()
 
     with exit_cleanly():
-        config = load_config(PPORunConfig, arguments.config, arguments.overrides)
+        config = load_config(LanguageRunConfig, arguments.config, ["algorithm=ppo", *arguments.overrides])
 
         # Imported here, so that --help and a mistyped setting answer at once.
-        from rewards.trainers.language.ppo_run import run_ppo
-        from rewards.trainers.language.run import format_summary
+        from rewards.runs.summary import format_summary
+        from rewards.trainers.language.run import run_language
 
-        print(format_summary(run_ppo(config)))
+        print(format_summary(run_language(config)))
         print(f"written to {config.output_dir}; curves: rewards curves {config.output_dir}")
 
 

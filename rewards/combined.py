@@ -132,6 +132,14 @@ class Combined(Reward):
         """One TRL reward function a reward, all judged in one pass: for weights of TRL's own, or its GDPO."""
         return part_functions(self, self.names)
 
+    def parts_to_train(self) -> dict[str, float]:
+        """The parts of each reward as `<reward>/<part>`, or where it names none the reward itself, by its weight."""
+        parts: dict[str, float] = {}
+        for reward, weight in zip(self.rewards, self.weights.tolist(), strict=True):
+            own = {f"{reward.__name__}/{part}": weight * share for part, share in reward.parts_to_train().items()}
+            parts |= own or {reward.__name__: weight}
+        return parts
+
     def check_prompts(self, texts: Sequence[str]) -> None:
         """See :meth:`rewards.reward.Reward.check_prompts`."""
         for reward in self.rewards:

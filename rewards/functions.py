@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -22,8 +23,9 @@ RewardLike = Reward | Callable[..., object]
 class FunctionReward(Reward):
     """A reward from a plain function, in either convention of the field.
 
-    A function with a parameter `completions` is called as TRL does: keywords `prompts`, `completions`, `image`,
-    `question`, `box` and every further column. Any other is called `(images, prompts, metadata)`, as in ddpo-pytorch
+    A function with a parameter `completions` or `completion_ids` is called as TRL does: keywords `prompts`,
+    `completions`, `image`, `question`, `box` and every further column; what it hands to TRL's `log_metric`, and to
+    `log_extra` as `<its name>/<part>`, is kept. Any other is called `(images, prompts, metadata)`, as in ddpo-pytorch
     and flow_grpo. It returns N numbers, with None or NaN for what it cannot judge, or `(numbers, info)` with a mapping
     of numbers about the batch. It may be a coroutine function.
 
@@ -48,7 +50,7 @@ class FunctionReward(Reward):
         self.function = function
         self.source = source
         self.__name__ = name or str(getattr(function, "__name__", type(function).__name__))
-        self._like_trl = "completions" in inspect.signature(function).parameters
+        self._like_trl = not {"completions", "completion_ids"}.isdisjoint(inspect.signature(function).parameters)
 
     def identity(self, texts: Sequence[str] | None = None) -> dict[str, Json]:
         """Its name and where it is defined; what the function does inside is not known."""
@@ -62,7 +64,11 @@ class FunctionReward(Reward):
             InputError: the function returned another number of values than samples.
         """
         if self._like_trl:
-            return self._scores(self.function(**_trl_keywords(images, texts, columns)), len(texts))
+            logged: dict[str, float] = {}
+            extra: dict[str, Sequence[object]] = {}
+            loggers = {"log_metric": logged.__setitem__, "log_extra": extra.__setitem__}
+            returned = self.function(**_trl_keywords(images, texts, columns) | loggers)
+            return self._with_parts(self._scores(returned, len(texts), logged), extra)
         pictures, reasons = _readable(images)
         rows = [row for row, reason in enumerate(reasons) if reason is None]
         if not rows:
@@ -76,13 +82,28 @@ class FunctionReward(Reward):
         scores = self._scores(returned, len(rows))
         return scores if len(rows) == len(texts) else scores.placed(rows, reasons)
 
-    def _scores(self, returned: object, count: int) -> Scores:
+    def _with_parts(self, scores: Scores, extra: Mapping[str, Sequence[object]]) -> Scores:
+        """The scores with the columns of numbers that the function handed to TRL's `log_extra` as `<name>/<part>`."""
+        prefix = f"{self.__name__}/"
+        for name, values in extra.items():
+            known = [value for value in values if value is not None]
+            if name.startswith(prefix) and known and all(isinstance(value, int | float) for value in known):
+                column = torch.from_numpy(as_rewards(values, len(scores))).unsqueeze(1)
+                scores = replace(
+                    scores,
+                    part_names=(*scores.part_names, name.removeprefix(prefix)),
+                    parts=torch.cat([scores.parts, column], dim=1),
+                    counts=torch.cat([scores.counts, (~column.isnan()).float()], dim=1),
+                )
+        return scores
+
+    def _scores(self, returned: object, count: int, logged: Mapping[str, float] | None = None) -> Scores:
         if inspect.isawaitable(returned):
             returned = asyncio.run(_settled(returned))
         values, info = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
         overall = torch.from_numpy(as_rewards(values, count))
         reasons = [None if math.isfinite(v) else f"{self.__name__} abstained" for v in overall.tolist()]
-        numbers = _numbers(info, f"rewards/{self.__name__}/")
+        numbers = _numbers(info, f"rewards/{self.__name__}/") | _numbers(logged, f"rewards/{self.__name__}/")
         parts = [key.removesuffix("/mean") for key in numbers if key.endswith("/mean")]
         parts = [part for part in parts if part != "overall" and f"{part}/count" in numbers]
         # What it says of the batch as a whole is spread evenly over the samples, so that batches can be put together.

@@ -216,6 +216,11 @@ class Reward(ABC):
         """The reward as held-out samples are judged: on a scale that does not move with training. Most: itself."""
         return self
 
+    def parts_to_train(self) -> Mapping[str, float]:
+        """The parts that every sample has, by name, with the weight of each where a trainer takes the parts one by one
+        (`per_criterion`). Empty where the parts depend on the samples."""
+        return {}
+
     def check_prompts(self, texts: Sequence[str]) -> None:  # noqa: B027 - most have nothing to check
         """Called before anything is generated for these prompts.
 

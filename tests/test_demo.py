@@ -29,10 +29,8 @@ SUMMARY = {
         ],
     },
     "grpo": {
-        "gains": {
-            name: {"overall": {"before": 3.0, "after": 3.5, "gain": 0.5, "low": 0.4, "high": 0.6, "count": 8}}
-            for name in ("HarmonicEval", "caption_truth_reward")
-        }
+        key: {name: {"overall": {"before": 3.0, "after": 3.5, "gain": 0.5, "low": 0.4, "high": 0.6, "count": 8}}}
+        for key, name in (("reward", "HarmonicEval"), ("audits", "caption_truth_reward"))
     },
     "best_of_8": {
         "items": 12,

@@ -9,15 +9,16 @@ from typing import Any
 
 from tqdm import tqdm
 
+from rewards.generation.texts import write_batches
 from rewards.harmonic.reward import HarmonicEval
 from rewards.judges.loading import load_judge
 from rewards.rerank import Item, Ranking, best_of_n, gain_curves
 from rewards.runs.files import write_whole
 from rewards.shapes.datasets import caption_prompts
 from rewards.shapes.truth_reward import caption_truth_reward
-from rewards.trainers.language.generation import generate_texts
+from rewards.trainers.language.held_out import conversation
+from rewards.trainers.language.policy import load_policy
 from rewards.trainers.language.settings import PolicySettings
-from rewards.trainers.language.setup import load_policy
 
 CANDIDATES = 8
 BATCH = 64
@@ -39,10 +40,10 @@ def rerank_captions(folder: Path, pictures: int, seed: int) -> dict[str, Any]:
     rows = [row for row in caption_prompts("test", pictures, seed=seed + 2) for _ in range(CANDIDATES)]
     texts: list[str] = []
     for number in tqdm(range(0, len(rows), BATCH), desc="best of 8: captions", unit="batch"):
-        made = generate_texts(
+        made = write_batches(
             model,
             processor,
-            rows[number : number + BATCH],
+            [conversation(row) for row in rows[number : number + BATCH]],
             max_new_tokens=24,
             batch_size=BATCH,
             seed=seed,

@@ -17,7 +17,8 @@ from rewards.runs.config import load_config
 from rewards.runs.files import write_whole
 from rewards.trainers.diffusion.run import run_diffusion
 from rewards.trainers.diffusion.settings import DiffusionRunConfig
-from rewards.trainers.language.grpo import GRPORunConfig, run_grpo
+from rewards.trainers.language.run import run_language
+from rewards.trainers.language.settings import LanguageRunConfig
 
 _HERE = Path(__file__).parent
 _INDENT = " "  # marks a part of the row above
@@ -51,8 +52,8 @@ def run_demo(out: Path, seed: int = 0, overwrite: bool = False) -> dict[str, Any
     summary: dict[str, Any] = {"seed": seed, "ddpo": run_diffusion(ddpo)}
     _save(out, summary, started)
     print("2/3  GRPO with HarmonicEval: a vision-language model learns to describe what is there", flush=True)
-    grpo = load_config(GRPORunConfig, _HERE / "grpo.yaml", {"output_dir": str(out / "grpo"), "seed": seed})
-    summary["grpo"] = run_grpo(grpo)
+    grpo = load_config(LanguageRunConfig, _HERE / "grpo.yaml", {"output_dir": str(out / "grpo"), "seed": seed})
+    summary["grpo"] = run_language(grpo)
     _save(out, summary, started)
     print("3/3  Best of 8: the untrained captioner, eight captions a picture, the rater chooses", flush=True)
     summary["best_of_8"] = rerank_captions(out / "best_of_8", pictures=96, seed=seed)
@@ -99,7 +100,7 @@ def _ddpo_table(summary: dict[str, Any]) -> Table:
 def _grpo_table(summary: dict[str, Any]) -> Table:
     rows = []
     for name, title in (("HarmonicEval", "HarmonicEval, judge"), ("caption_truth_reward", "truth")):
-        parts = summary["gains"][name]
+        parts = (summary["reward"] | summary["audits"])[name]
         for part in ("overall", *(p for p in parts if p != "overall")):
             v = parts[part]
             label = title if part == "overall" else f"{_INDENT}{part}"

@@ -192,6 +192,10 @@ class HarmonicEval(Reward):
         """
         return part_functions(self, self.criteria)
 
+    def parts_to_train(self) -> dict[str, float]:
+        """The criteria, each with weight 1."""
+        return dict.fromkeys(self.criteria, 1.0)
+
     @property
     def takes_input(self) -> bool:
         """Whether a question belongs to every text: the task has one, or a template asks for it."""

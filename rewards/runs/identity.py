@@ -8,13 +8,14 @@ change without making its result another one.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import enum
 import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from rewards.errors import InputError
 from rewards.runs.files import Json
@@ -24,14 +25,15 @@ _ABSENT = object()
 
 
 def as_json(value: object) -> Json:
-    """Settings as JSON values: dataclasses and mappings become objects, tuples lists, paths and enums text.
+    """Settings as JSON values: dataclasses and mappings become objects, tuples lists, paths, dates and
+    enums text; of bytes only a hash is kept.
 
     Raises:
         TypeError: A value that has no such form.
 
     Example:
-        >>> as_json({"out": Path("runs"), "steps": (1, 2)})
-        {'out': 'runs', 'steps': [1, 2]}
+        >>> as_json({"model": ("a", 1.5), 3: None})
+        {'model': ['a', 1.5], '3': None}
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -45,6 +47,10 @@ def as_json(value: object) -> Json:
         return {str(key): as_json(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [as_json(entry) for entry in value]
+    if isinstance(value, bytes):
+        return f"blake2b:{hashlib.blake2b(value, digest_size=16).hexdigest()}"
+    if isinstance(value, datetime.date | datetime.time | datetime.timedelta | Decimal):
+        return str(value)
     raise TypeError(f"{type(value).__name__} {value!r:.80} is no JSON value")
 
 
@@ -94,41 +100,6 @@ def check_same(before: Json, now: Json, what: str, may_change: Sequence[str] = (
             f"{what} was begun otherwise: {'; '.join(changed[:_SHOWN])}{more}. Go on with the old settings, or begin "
             "anew in another place"
         )
-
-
-def folder_fingerprint(path: str | Path) -> str:
-    """32 hexadecimal digits that change when any file in a folder of a model does: weights, config, tokenizer.
-
-    Contents are hashed once a process and file, and again when its size or a time of change differs. Files in the cache
-    of the Hub are named by their hash, which is taken as it is.
-
-    Args:
-        path: The folder. Hidden files and Markdown take no part: a model card changes no output.
-
-    Raises:
-        OSError: A file cannot be read.
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for file in sorted(Path(path).rglob("*")):
-        inside = file.relative_to(path)
-        if file.is_file() and file.suffix != ".md" and not any(part.startswith(".") for part in inside.parts):
-            digest.update(f"{inside.as_posix()}\0{_file_hash(file)}\0".encode())
-    return digest.hexdigest()
-
-
-_KNOWN: dict[tuple[str, int, int, int], str] = {}
-
-
-def _file_hash(file: Path) -> str:
-    target = file.resolve()
-    if target.parent.name == "blobs" and len(target.name) == 64:
-        return target.name
-    status = target.stat()
-    key = (str(target), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    if key not in _KNOWN:
-        with target.open("rb") as opened:
-            _KNOWN[key] = hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    return _KNOWN[key]
 
 
 def _differences(before: object, now: object, path: str, may_change: Sequence[str]) -> Iterator[str]:

@@ -66,6 +66,17 @@ def mean_interval(values: ArrayLike, clusters: Sequence[Hashable], confidence: f
         >>> mean_interval([1.0, 1.0, 3.0, 3.0], ["a", "a", "b", "b"]).value
         2.0
     """
+    mean, error = _mean_and_error(values, clusters)
+    half = _normal_quantile(confidence) * error
+    return Estimate(mean, mean - half, mean + half)
+
+
+def clustered_error(values: ArrayLike, clusters: Sequence[Hashable]) -> float:
+    """The standard error of :func:`mean_interval`'s mean; NaN for fewer than two clusters."""
+    return _mean_and_error(values, clusters)[1]
+
+
+def _mean_and_error(values: ArrayLike, clusters: Sequence[Hashable]) -> tuple[float, float]:
     everything = np.asarray(values, dtype=np.float64)
     if everything.ndim != 1 or len(everything) != len(clusters):
         raise InputError(f"expected one cluster a value, got values {everything.shape} and {len(clusters)} clusters")
@@ -75,11 +86,9 @@ def mean_interval(values: ArrayLike, clusters: Sequence[Hashable], confidence: f
     groups = len(np.unique(numbers))
     mean = float(kept.mean()) if len(kept) else math.nan
     if groups < 2:
-        return Estimate(mean, math.nan, math.nan)
+        return mean, math.nan
     residuals = np.bincount(numbers, weights=kept - mean)
-    error = math.sqrt(groups / (groups - 1) * float((residuals**2).sum())) / len(kept)
-    half = _normal_quantile(confidence) * error
-    return Estimate(mean, mean - half, mean + half)
+    return mean, math.sqrt(groups / (groups - 1) * float((residuals**2).sum())) / len(kept)
 
 
 def multiplicities(clusters: int, resamples: int, seed: Seed, chunk: int = 500) -> Iterator[Floats]:

@@ -17,10 +17,10 @@ UPDATE_KEYS = {
     "loss": ("train/loss", "loss"),
     "gradient_norm": ("train/grad_norm", "grad_norm"),
     "learning_rate": ("train/learning_rate", "learning_rate"),
-    "ratio_mean": ("policy/ratio", "ratio/mean", "ppo/ratio_mean"),
+    "ratio_mean": ("policy/ratio",),
     "ratio_before_first_update": ("policy/ratio_before_update",),
-    "ratio_largest_change": ("policy/ratio_farthest", "ratio/largest_change", "ppo/ratio_largest_change"),
-    "clip_fraction": ("policy/clip_fraction", "clip_ratio/region_mean"),
+    "ratio_largest_change": ("policy/ratio_farthest",),
+    "clip_fraction": ("policy/clip_fraction",),
     "approximate_kl": ("policy/approx_kl",),
     "kl_to_base": ("policy/kl",),
     "advantage_deviation": ("train/advantage_deviation",),
@@ -29,15 +29,15 @@ UPDATE_KEYS = {
     "optimizer_steps": ("train/optimizer_steps",),
     "failure_rate": ("samples/failure_rate",),
     "broken_pictures": ("samples/broken_pictures",),
-    "sum_of_rewards_mean": ("reward",),
-    "sum_of_rewards_deviation": ("reward_std",),
-    "entropy": ("entropy",),
-    "tokens_seen": ("num_tokens",),
-    "length_mean": ("completions/mean_length",),
-    "length_largest": ("completions/max_length",),
-    "cut_off_share": ("completions/clipped_ratio",),
-    "value_loss": ("ppo/value_loss",),
-    "value_clip_fraction": ("ppo/value_clip_fraction",),
+    "sum_of_rewards_mean": ("train/reward", "reward"),
+    "sum_of_rewards_deviation": ("train/reward_std", "reward_std"),
+    "entropy": ("policy/entropy", "entropy"),
+    "tokens_seen": ("train/tokens", "num_tokens"),
+    "length_mean": ("samples/length", "completions/mean_length"),
+    "length_largest": ("samples/length_largest", "completions/max_length"),
+    "cut_off_share": ("samples/cut_off", "completions/clipped_ratio"),
+    "value_loss": ("train/value_loss", "ppo/value_loss"),
+    "value_clip_fraction": ("train/value_clip_fraction", "ppo/value_clip_fraction"),
 }
 """What a number of an update means -> its keys in `metrics.jsonl`, whichever the trainer writes."""
 
@@ -132,16 +132,14 @@ def _by_prompt(row: Mapping[str, Any]) -> Values:
 
 
 def _by_step(rows: Sequence[Values]) -> list[Values]:
-    """Evaluations of a row a sample, as one entry a step; older ones as they are."""
-    if rows and "overall" not in rows[0]:
-        return list(rows)
+    """Evaluations of a row a sample, as one entry a step."""
     steps: dict[int, list[Values]] = {}
     for row in rows:
         steps.setdefault(row["step"], []).append(row)
-    return [_one_step(of) for of in steps.values()]
+    return [_written(of) if "text" in of[0] else _drawn(of) for of in steps.values()]
 
 
-def _one_step(rows: Sequence[Values]) -> Values:
+def _drawn(rows: Sequence[Values]) -> Values:
     """Pictures: a list of scores a prompt."""
     scores: dict[int, list[Any]] = {}
     audit: dict[int, list[Any]] = {}
@@ -150,6 +148,17 @@ def _one_step(rows: Sequence[Values]) -> Values:
         (audited,) = row["audits"].values()
         audit.setdefault(row["index"], []).append(audited["overall"])
     return {"scores": list(scores.values()), "audit": list(audit.values())}
+
+
+def _written(rows: Sequence[Values]) -> Values:
+    """Texts: a list of scores a part."""
+    judges = {"reward": rows, **{name: [row["audits"][name] for row in rows] for name in rows[0]["audits"]}}
+    parts = {
+        name: {part: [row["parts"].get(part) for row in of] for part in of[0]["parts"]}
+        for name, of in judges.items()
+    }
+    rewards = {name: {"overall": [row["overall"] for row in of], **parts[name]} for name, of in judges.items()}
+    return {"texts": [row["text"] for row in rows], "rewards": rewards}
 
 
 def _sample(folder: Path, row: Mapping[str, Any]) -> Values:
@@ -165,10 +174,9 @@ def _sample(folder: Path, row: Mapping[str, Any]) -> Values:
 
 def _summary(summary: Mapping[str, Any]) -> Values:
     """Held-out scores before and after, by part, with the paired interval of the overall score (texts: of all)."""
-    if "gains" in summary:
-        reward, audit = summary["gains"].values()
-        return {"steps": summary["steps"], "reward": reward, "audit": audit}
     (reward,), (audit,) = summary["reward"].values(), summary["audits"].values()
+    if "epochs" not in summary:
+        return {"steps": summary["steps"], "reward": reward, "audit": audit}
     values: Values = {"epochs": summary["epochs"], "other_guidance": summary["baselines"]}
     return values | {"reward": {"overall": reward["overall"]}, "audit": {"overall": audit["overall"]}}
 

@@ -65,8 +65,8 @@ def grpo(inputs: Path, out: Path) -> Values:
 
 def grpo_per_criterion(inputs: Path, out: Path) -> Values:
     """Two steps of GRPO with a reward a criterion, weighted, and more than one update on each batch of texts."""
-    parts = ["reward.per_criterion=true", "reward.criteria=[fluency, correctness]"]
-    weights = "reward.criterion_weights={fluency: 0.5, correctness: 2.0}"
+    parts = ["trainer.per_criterion=true", "reward.criteria=[fluency, correctness]"]
+    weights = "trainer.criterion_weights={fluency: 0.5, correctness: 2.0}"
     more = ["trainer.max_steps=4", "trainer.num_iterations=2", "trainer.beta=0.02"]
     return _text("grpo_vlm.py", "grpo_shapes.yaml", out, *parts, weights, *more, *_groups(4))
 

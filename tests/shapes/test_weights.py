@@ -14,6 +14,7 @@ from transformers import BlipForQuestionAnswering, Idefics3ForConditionalGenerat
 
 import rewards
 from rewards import HarmonicEval, load_judge
+from rewards.generation.texts import write_batches
 from rewards.shapes.build.corruption import flawed_caption
 from rewards.shapes.build.scene_questions import sample_questions
 from rewards.shapes.datasets import caption_prompts, sample_scenes, scene_from_json
@@ -23,9 +24,9 @@ from rewards.shapes.prompts import generator_prompts
 from rewards.shapes.questions import questions_for
 from rewards.shapes.render import render
 from rewards.shapes.truth import CRITERIA, caption_truth, true_overall
-from rewards.trainers.language.generation import generate_texts
+from rewards.trainers.language.held_out import conversation
+from rewards.trainers.language.policy import load_policy
 from rewards.trainers.language.settings import PolicySettings
-from rewards.trainers.language.setup import load_policy
 
 WEIGHTS = Path(rewards.__file__).parent / "shapes" / "weights"
 
@@ -118,7 +119,12 @@ def test_rater_follows_the_truth_on_every_criterion():
 def test_captioner_is_imperfect_but_not_lost():
     model, processor, _ = load_policy(PolicySettings(path="shapes-captioner"))
     rows = caption_prompts("test", 128, seed=8)
-    texts = [g.text for g in generate_texts(model, processor, list(rows), max_new_tokens=28, seed=0, batch_size=64)]
+    texts = [
+        g.text
+        for g in write_batches(
+            model, processor, list(map(conversation, rows)), max_new_tokens=28, seed=0, batch_size=64
+        )
+    ]
     overall = np.mean([true_overall(scene_from_json(r["scene"]), t) for r, t in zip(rows, texts)])
     perfect = np.mean([true_overall(scene_from_json(r["scene"]), t) == 5 for r, t in zip(rows, texts)])
     assert 3.0 < overall < 4.6

@@ -1,136 +1,144 @@
-"""Held-out evaluation of a model that writes: fixed prompts, fixed noise, any TRL reward functions, a row a prompt."""
+"""Evaluation of a TRL trainer on held-out prompts: before the first step, every so many steps, and at the end."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from trl.models import unwrap_model_for_generation
 
-from rewards.errors import InputError
-from rewards.runs.files import append_line, keep_lines
-from rewards.runs.metrics import read_steps
-from rewards.trainers.language.trl_rewards import RewardFunction, function_name
-
-Parts = dict[str, list[float | None]]
-"""Part of a reward (`overall`, a criterion) -> one value a row, None where it abstained."""
-
-
-@dataclass
-class TextEvaluation:
-    """What was written for the held-out prompts and how it was judged.
-
-    Attributes:
-        texts: one text a prompt.
-        rewards: reward name -> part -> values. The training reward comes first.
-        metrics: flat metrics, keys as in `metrics.jsonl`: `eval/rewards/...` for rewards, `eval/audit/...` for audits.
-    """
-
-    texts: list[str]
-    rewards: dict[str, Parts]
-    metrics: dict[str, float]
+from rewards.runs.evaluations import Evaluation, EvaluationLog
+from rewards.runs.samples import Phase, SampleLog
+from rewards.trainers.audit import AuditGap
+from rewards.trainers.language.curves import last_kept
+from rewards.trainers.language.data import row_pictures
+from rewards.trainers.language.held_out import HeldOut, Judged, common_means
+from rewards.trl_inputs import prompt_text
 
 
-def judge_texts(
-    function: RewardFunction, rows: Sequence[Mapping[str, Any]], texts: Sequence[str], ids: Sequence[Sequence[int]]
-) -> tuple[Parts, dict[str, float]]:
-    """Call a TRL reward function outside of a trainer.
+class HeldOutCallback(TrainerCallback):
+    """Evaluates before the first step, every so many steps, and at the end.
+
+    Call :meth:`attach` with the trainer before training: the policy must be unwrapped for generation.
 
     Args:
-        function: the reward function. What it hands to `log_extra` as `<its name>/<part>` becomes a part.
-        rows: dataset rows; their columns go to the function.
-        texts: one completion a row.
-        ids: token ids of each completion.
-
-    Returns:
-        The parts, `overall` first, and the numbers that the function handed to `log_metric`.
-
-    Raises:
-        InputError: if the function returns another number of rewards than there are texts.
-    """
-    name = function_name(function)
-    logged: dict[str, float] = {}
-    extra: dict[str, list[Any]] = {}
-    columns = {key: [row[key] for row in rows] for key in (rows[0] if len(rows) else {}) if key != "prompt"}
-    returned = function(
-        prompts=[row["prompt"] for row in rows],
-        completions=[[{"role": "assistant", "content": text}] for text in texts],
-        completion_ids=[list(row) for row in ids],
-        trainer_state=None,
-        log_metric=logged.__setitem__,
-        log_extra=extra.__setitem__,
-        **columns,
-    )
-    if len(returned) != len(texts):
-        raise InputError(f"reward function {name!r} returned {len(returned)} rewards for {len(texts)} texts")
-    parts: Parts = {"overall": [_finite(value) for value in returned]}
-    for column, values in extra.items():
-        given = [value for value in values if value is not None]
-        if column.startswith(f"{name}/") and given and all(isinstance(value, float | int) for value in given):
-            parts[column.removeprefix(f"{name}/")] = [_finite(value) for value in values]
-    return parts, logged
-
-
-def part_metrics(prefix: str, parts: Parts) -> dict[str, float]:
-    """Mean, standard error and count of each part over the rows that were judged, and the number that were not.
-
-    Example:
-        >>> part_metrics("eval/rewards/R", {"overall": [1.0, 3.0, None]})["eval/rewards/R/overall/mean"]
-        2.0
-    """
-    metrics: dict[str, float] = {}
-    for part, values in parts.items():
-        judged = np.array([value for value in values if value is not None], dtype=np.float64)
-        metrics[f"{prefix}/{part}/count"] = len(judged)
-        if len(judged):
-            metrics[f"{prefix}/{part}/mean"] = float(judged.mean())
-        if len(judged) > 1:
-            metrics[f"{prefix}/{part}/standard_error"] = float(judged.std(ddof=1) / math.sqrt(len(judged)))
-    metrics[f"{prefix}/abstained"] = sum(value is None for value in parts["overall"])
-    return metrics
-
-
-def common_means(reward: Parts, audit: Parts) -> tuple[float, float]:
-    """Means of a reward and of an audit over the texts that both judged; NaN if there is none.
-
-    Example:
-        >>> common_means({"overall": [4.0, 2.0]}, {"overall": [3.0, None]})
-        (4.0, 3.0)
-    """
-    pairs = [pair for pair in zip(reward["overall"], audit["overall"]) if None not in pair]
-    if not pairs:
-        return math.nan, math.nan
-    first, second = np.array(pairs, dtype=np.float64).mean(axis=0).tolist()
-    return first, second
-
-
-class TextEvaluationLog:
-    """`evaluations.jsonl` in the run folder: every text and score of every evaluation, for paired comparisons.
-
-    Args:
-        folder: the run folder.
+        held_out: prompts and rewards.
+        folder: the run folder; gets lines in `metrics.jsonl` (through the trainer's log), `samples.jsonl` and
+            `evaluations.jsonl`.
+        every: optimiser steps between evaluations; 0 for only before and after.
+        num_samples: texts kept in `samples.jsonl` at each evaluation.
+        max_gap: the run stops when the gap to an audit has grown by more than this since the first evaluation.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        self.path = Path(folder) / "evaluations.jsonl"
+    def __init__(
+        self,
+        held_out: HeldOut,
+        folder: str | Path,
+        *,
+        every: int = 0,
+        num_samples: int = 8,
+        max_gap: float | None = None,
+    ) -> None:
+        self.held_out = held_out
+        self.every = every
+        self.num_samples = num_samples
+        self.samples = SampleLog(folder)
+        self.evaluations = EvaluationLog(folder)
+        self.gaps = {audit.__name__: AuditGap(max_gap) for audit in held_out.audits}
+        self.trainer: Any = None
 
-    def append(self, step: int, evaluation: TextEvaluation) -> None:
-        """Write one evaluation; it replaces an earlier one of the same step (a finished run that is resumed)."""
-        self.keep_until(step - 1)
-        row = {"step": step, "texts": evaluation.texts, "rewards": evaluation.rewards}
-        append_line(self.path, row)
+    def attach(self, trainer: Any) -> None:
+        """Tell the callback which trainer it belongs to."""
+        self.trainer = trainer
+        trainer.callback_handler.callbacks.insert(0, _LastEvaluation(self))
 
-    def keep_until(self, step: int) -> None:
-        """Drop evaluations after `step`."""
-        keep_lines(self.path, lambda row: int(row["step"]) <= step)
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Evaluate at step 0; a resumed run takes the first gaps from its first evaluation."""
+        if state.is_world_process_zero:
+            self.samples.keep_until(last_kept(state))
+            self.evaluations.keep_until(last_kept(state))
+        if state.global_step == 0:
+            self.evaluate("before", state)
+        elif evaluated := self.evaluations.read():
+            self.restore_gaps(evaluated[0])
 
-    def read(self) -> list[dict[str, Any]]:
-        """Rows with `step`, `texts` and `rewards`, oldest first."""
-        return read_steps(self.path) if self.path.exists() else []
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Evaluate every so many steps."""
+        if self.every and state.global_step % self.every == 0 and state.global_step < state.max_steps:
+            self.evaluate("during", state)
+
+    def evaluate(self, phase: Phase, state: TrainerState) -> None:
+        """Evaluate now, on every process; what was found is logged as any other log line.
+
+        Raises:
+            AuditGapExceeded: the policy gains on its own judge what it does not gain on an audit.
+        """
+        trainer = self.trainer
+        with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
+            judged = self.held_out.evaluate(
+                model, trainer.processing_class, trainer.accelerator.process_index, trainer.accelerator.num_processes
+            )
+        if state.is_world_process_zero:
+            self.evaluations.append(self.held_out.as_evaluation(state.global_step, judged))
+            self._keep_samples(phase, state.global_step, judged)
+        # Trackers and metrics.jsonl hear of it as of any log line; trainer.log() would close TRL's averaging window.
+        logs = {f"eval_{key.removeprefix('eval/')}": value for key, value in judged.metrics.items()}
+        due = trainer.control.should_log  # the handler takes any log line for the one that was due
+        trainer.callback_handler.on_log(trainer.args, state, trainer.control, logs)
+        trainer.control.should_log = due
+        self.check_gaps(judged)
+
+    def check_gaps(self, judged: Judged) -> None:
+        """Follow the gap to every audit.
+
+        Raises:
+            AuditGapExceeded: one has grown too far.
+        """
+        for name, scores in judged.audits.items():
+            self.gaps[name].update(*common_means(judged.scores, scores))
+        for gap in self.gaps.values():
+            gap.check()
+
+    def restore_gaps(self, first: Evaluation) -> None:
+        """Take the first gaps from the first evaluation of a resumed run."""
+        for name, gap in self.gaps.items():
+            pairs = [
+                (reward.overall, audit.overall)
+                for reward, audit in zip(first.judgments(), first.judgments(name), strict=True)
+                if reward.overall is not None and audit.overall is not None
+            ]
+            gap.update(*(math.fsum(column) / len(pairs) for column in zip(*pairs)) if pairs else (math.nan, math.nan))
+
+    def _keep_samples(self, phase: Phase, step: int, judged: Judged) -> None:
+        records = judged.scores.records()
+        audits = {name: scores.records() for name, scores in judged.audits.items()}
+        for index in range(min(self.num_samples, len(judged.texts))):
+            row, record = self.held_out.rows[index], records[index]
+            pictures = row_pictures(row)
+            judges = {self.held_out.reward.__name__: record, **{name: rows[index] for name, rows in audits.items()}}
+            self.samples.append(
+                step,
+                phase,
+                prompt=prompt_text(row["prompt"]) or "",
+                image=pictures[0] if pictures else None,
+                text=judged.texts[index],
+                score=record["overall"],  # type: ignore[arg-type]
+                parts=record["parts"],  # type: ignore[arg-type]
+                details=[{"judge": name, "overall": of["overall"], **of["parts"]} for name, of in judges.items()],  # type: ignore[dict-item]
+            )
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
+class _LastEvaluation(TrainerCallback):
+    """Comes before the trackers, which close their run at the end of training: a later log line would open another."""
+
+    def __init__(self, held_out: HeldOutCallback) -> None:
+        self.held_out = held_out
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.held_out.evaluate("after", state)

@@ -22,7 +22,9 @@ class RatioFromOne:
     the first update is 1 only up to rounding (in bfloat16 that is not small). The policy that sampled is then the
     policy at hand: its own log-probabilities are the old ones, and the ratio is exactly 1, as it is by definition.
 
-    Logs `ratio/mean` (over tokens in GRPO, texts in RLOO) and `ratio/largest_change` (the largest distance from 1).
+    Logs `policy/ratio` (over tokens in GRPO, texts in RLOO; `policy/ratio_before_update` for texts on which no update
+    was made yet), `policy/ratio_farthest` (the largest distance from 1) and `policy/approx_kl` (half the mean square of
+    the log-ratio).
     """
 
     # Of TRL's trainers.
@@ -56,13 +58,31 @@ class RatioFromOne:
     def _log_ratio(self, mode: str, inputs: dict[str, Any]) -> None:
         now, mask = self._log_probs, inputs["completion_mask"] * inputs.get("tool_mask", 1)
         if "old_logps" in inputs:
-            change = torch.exp((now * mask).sum(1) - inputs["old_logps"]) - 1
+            change = ((now * mask).sum(1) - inputs["old_logps"]).unsqueeze(1)
             mask = torch.ones_like(change)
         else:
-            change = torch.exp(now - inputs.get("old_per_token_logps", now)) - 1
-        change = change * mask
-        total, count = self.accelerator.reduce(torch.stack([change.sum(), mask.sum()]), reduction="sum").tolist()
-        if count:
-            self._metrics[mode]["ratio/mean"].append(1 + total / count)
-        largest = self.accelerator.gather(change.abs().max()).max()
-        self._metrics[mode]["ratio/largest_change"].append(largest.item())
+            change = now - inputs.get("old_per_token_logps", now)
+        before_update = mode == "train" and before_first_update(self)
+        log_ratio(self._metrics[mode], self.accelerator, change, mask, before_update)
+
+
+def log_ratio(metrics: Any, accelerator: Any, log_ratios: Tensor, mask: Tensor, before_update: bool) -> None:
+    """Log how far the policy has moved from the one that sampled, over the tokens (or texts) of all processes.
+
+    Args:
+        metrics: name -> list of values, TRL's.
+        accelerator: knows the processes.
+        log_ratios: log(new / old) of each token, shape (B, T).
+        mask: shape (B, T), 1 where a token counts.
+        before_update: whether no optimiser step was made since the texts were sampled.
+    """
+    log_ratios = log_ratios.detach() * mask
+    change = torch.expm1(log_ratios)
+    sums = torch.stack([change.sum(), log_ratios.square().sum(), mask.sum().to(change.dtype)])
+    total, squares, count = accelerator.reduce(sums, reduction="sum").tolist()
+    if count:
+        metrics["policy/ratio"].append(1 + total / count)
+        metrics["policy/approx_kl"].append(0.5 * squares / count)
+        if before_update:
+            metrics["policy/ratio_before_update"].append(1 + total / count)
+    metrics["policy/ratio_farthest"].append(accelerator.gather(change.abs().max()).max().item())

@@ -2,7 +2,7 @@
 
 TRL removed its `PPOTrainer` in 2026 (1.12 was the last release with it; text-only, rewards had to be models). This one
 takes pictures, and reward functions exactly as GRPO does. It relies on private methods of `GRPOTrainer`, so trl is
-pinned to a minor version and `tests/trainers/test_trl_contract.py` names what it leans on.
+pinned to a minor version and `tests/trainers/language/test_trl_contract.py` names what it leans on.
 
 | TRL's old `PPOConfig` | here |
 |---|---|
@@ -25,7 +25,8 @@ from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 
 from rewards.errors import InputError
-from rewards.trainers.language.on_policy import before_first_update
+from rewards.trainers.language.guards import FiniteWeights
+from rewards.trainers.language.on_policy import before_first_update, log_ratio
 from rewards.trainers.language.ppo_math import (
     clipped_value_loss,
     explained_variance,
@@ -34,6 +35,7 @@ from rewards.trainers.language.ppo_math import (
     token_rewards,
     whiten,
 )
+from rewards.trainers.language.schedule import ScheduleGoesOn
 from rewards.trainers.language.shared_metrics import MetricsOfAllProcesses
 from rewards.trainers.language.value_head import ValueCapture, ValueHead, load_value_head, save_value_head
 
@@ -83,11 +85,13 @@ class PPOConfig(GRPOConfig):
             raise InputError(f"cliprange_value must be above 0, got {self.cliprange_value}")
         if self.beta != 0:
             raise InputError("beta is GRPO's KL in the loss; PPO has its KL in the reward: set kl_coef instead")
+        if self.use_vllm:
+            raise InputError("use_vllm is not supported by PPO: the value head would be sent to the server as a weight")
         if self.loss_type != "bnpo":
             raise InputError(f"loss_type must be 'bnpo' (mean over tokens) for PPO, got {self.loss_type!r}")
 
 
-class PPOTrainer(MetricsOfAllProcesses, GRPOTrainer):
+class PPOTrainer(MetricsOfAllProcesses, FiniteWeights, ScheduleGoesOn, GRPOTrainer):
     """PPO with a value head, GAE, clipped policy and value losses, and a KL to the initial policy in the reward.
 
     Args:
@@ -225,8 +229,11 @@ class PPOTrainer(MetricsOfAllProcesses, GRPOTrainer):
         value_loss, clipped = clipped_value_loss(
             values, inputs["old_values"], inputs["returns"], inputs["value_mask"], self.args.cliprange_value
         )
-        ratio = torch.exp(log_probs - inputs.get("old_per_token_logps", log_probs)).detach()
-        self._log_update(mode, ratio, value_loss.detach(), clipped, inputs)
+        change = log_probs - inputs.get("old_per_token_logps", log_probs)
+        before_update = mode == "train" and before_first_update(self)
+        log_ratio(self._metrics[mode], self.accelerator, change, inputs["value_mask"], before_update)
+        for name, value in (("value_loss", value_loss.detach()), ("value_clip_fraction", clipped)):
+            self._metrics[mode][f"train/{name}"].append(self.accelerator.gather(value).mean().item())
         accumulation = self.current_gradient_accumulation_steps if mode == "train" else 1
         return policy_loss + self.args.vf_coef * value_loss / accumulation
 
@@ -249,28 +256,15 @@ class PPOTrainer(MetricsOfAllProcesses, GRPOTrainer):
             for tokens in (values, returns, returns - values)
         )
         if of_values[2] > 0:
-            log["ppo/value_mean"].append((of_values[0] / of_values[2]).item())
-            log["ppo/return_mean"].append((of_returns[0] / of_returns[2]).item())
-            log["ppo/explained_variance"].append(explained_variance(of_errors, of_returns))
+            log["train/value_mean"].append((of_values[0] / of_values[2]).item())
+            log["train/return_mean"].append((of_returns[0] / of_returns[2]).item())
+            log["train/explained_variance"].append(explained_variance(of_errors, of_returns))
         if reference is not None:
             # Of whole texts, as TRL's old objective/kl.
             gather = self.accelerator.gather
             kl = gather(((log_probs - reference) * mask).sum(1))[gather(judged)]
             if len(kl):
-                log["kl"].append(kl.mean().item())
-
-    def _log_update(
-        self, mode: str, ratio: Tensor, value_loss: Tensor, clipped: Tensor, inputs: dict[str, Any]
-    ) -> None:
-        mask = inputs["value_mask"]
-        totals = self.accelerator.reduce(masked_moments(ratio, mask), reduction="sum")
-        largest = self.accelerator.gather(((ratio - 1).abs() * mask).max()).max()
-        log = self._metrics[mode]
-        log["ppo/value_loss"].append(self.accelerator.gather(value_loss).mean().item())
-        log["ppo/value_clip_fraction"].append(self.accelerator.gather(clipped).mean().item())
-        if totals[2] > 0:
-            log["ppo/ratio_mean"].append((totals[0] / totals[2]).item())
-        log["ppo/ratio_largest_change"].append(largest.item())
+                log["policy/kl"].append(kl.mean().item())
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         super()._save(output_dir, state_dict)

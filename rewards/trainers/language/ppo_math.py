@@ -1,7 +1,7 @@
 """PPO on texts as pure functions: token rewards, generalised advantages, the clipped value loss.
 
 Names: Schulman et al. 2016 (GAE), Schulman et al. 2017 (PPO), Ziegler et al. 2019 (the KL in the reward). Shapes: B
-texts, T tokens, right-padded; the mask is 1 on a text's own tokens.
+texts, T tokens; the mask is 1 on the tokens that the policy wrote.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def token_rewards(
     rewards = torch.zeros_like(log_probs)
     if reference_log_probs is not None:
         rewards = -kl_coef * (log_probs - reference_log_probs) * mask
-    last = mask.sum(1).long() - 1
+    places = torch.arange(mask.shape[1], device=mask.device)
+    last = torch.where(mask > 0, places, -1).amax(1)
     rows = torch.nonzero(last >= 0).flatten()
     return rewards.index_put((rows, last[rows]), scores[rows].to(rewards.dtype), accumulate=True)
 
@@ -53,7 +54,8 @@ def generalized_advantages(
     Args:
         rewards: shape (B, T).
         values: value of the state before each token, shape (B, T).
-        mask: shape (B, T); a text's tokens come first.
+        mask: shape (B, T). Tokens that a policy did not write (what a tool answered) may lie between its own: the
+            state after one of its tokens is the one before its next.
         gamma: discount, in [0, 1].
         lam: GAE's lambda, in [0, 1].
 
@@ -65,16 +67,15 @@ def generalized_advantages(
         >>> generalized_advantages(torch.tensor([[0.0, 1.0]]), 0 * ones, ones, gamma=1.0, lam=0.5)[0]
         tensor([[0.5000, 1.0000]])
     """
-    mask = mask.to(values.dtype)
-    rewards, values = rewards * mask, values * mask
-    next_values = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], dim=1)
-    deltas = rewards + gamma * next_values - values
     advantages = torch.zeros_like(values)
-    running = torch.zeros_like(values[:, 0])
+    running = next_values = torch.zeros_like(values[:, 0])
     for t in reversed(range(values.shape[1])):
-        running = (deltas[:, t] + gamma * lam * running) * mask[:, t]
-        advantages[:, t] = running
-    return advantages, advantages + values
+        counts = mask[:, t] > 0
+        deltas = rewards[:, t] + gamma * next_values - values[:, t]
+        running = torch.where(counts, deltas + gamma * lam * running, running)
+        next_values = torch.where(counts, values[:, t], next_values)
+        advantages[:, t] = torch.where(counts, running, 0.0)
+    return advantages, advantages + values * mask.to(values.dtype)
 
 
 def clipped_value_loss(

@@ -1,4 +1,4 @@
-"""Settings of the text trainers' runs: policy, prompts, rewards, evaluation.
+"""Settings of a language trainer's run: policy, prompts, reward, evaluation, trainer.
 
 Nothing heavy is imported here, so that a mistyped key in a config is answered at once.
 """
@@ -9,8 +9,12 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rewards.build import RewardSettings
 from rewards.errors import InputError
 from rewards.runs.config import check_number
+from rewards.runs.folder import Resume
+
+Algorithm = Literal["grpo", "rloo", "ppo"]
 
 
 @dataclass
@@ -54,6 +58,8 @@ class DataSettings:
         held_out: arguments for the held-out prompts, which must not be trained on.
         prompt: the user's message, for data without a `prompt` column.
         rename: old column name -> new, to reach `image` or `images`, and what the rewards need (`question`, `box`).
+        cluster: column that names what rows share (a scene, a document); intervals treat rows of one cluster as one.
+            Default: `cluster` where the data has it, else rows with the same prompt and pictures.
     """
 
     source: str
@@ -61,80 +67,7 @@ class DataSettings:
     held_out: dict[str, Any]
     prompt: str | None = None
     rename: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class OtherReward:
-    """A TRL reward function beside HarmonicEval.
-
-    Args:
-        function: `package.module:function`.
-        weight: its weight in the sum.
-        optional: its None means "does not apply" and contributes 0, instead of "could not be judged".
-    """
-
-    function: str
-    weight: float = 1.0
-    optional: bool = False
-
-    def __post_init__(self) -> None:
-        _check_finite("reward.others weight", self.weight)
-
-
-@dataclass
-class RewardSettings:
-    """What is trained on: HarmonicEval as one reward or one a criterion, alone or beside other functions.
-
-    Args:
-        judge: name or directory for `load_judge`.
-        judge_options: further arguments of `load_judge` (`device`, `dtype`, `revision`, ...).
-        task, criteria, gamma, normalize, min_rating_mass, prompts: of :class:`~rewards.HarmonicEval`.
-        per_criterion: make every criterion a reward of its own.
-        weight: weight of HarmonicEval beside others.
-        criterion_weights: criterion -> weight, with `per_criterion`; default 1 each.
-        others: further reward functions.
-        max_failure_rate: the run stops when more texts than this share cannot be judged between two log lines.
-    """
-
-    judge: str
-    judge_options: dict[str, Any] = field(default_factory=dict)
-    task: str = "captioning"
-    criteria: list[str] | None = None
-    gamma: float = 0.75
-    normalize: bool = True
-    min_rating_mass: float = 0.1
-    prompts: dict[str, str] | None = None
-    per_criterion: bool = False
-    weight: float = 1.0
-    criterion_weights: dict[str, float] | None = None
-    others: list[OtherReward] = field(default_factory=list)
-    max_failure_rate: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_number("reward.max_failure_rate", self.max_failure_rate, at_least=0, at_most=1)
-        for name, weight in {"weight": self.weight, **(self.criterion_weights or {})}.items():
-            _check_finite(f"reward {name}", weight)
-
-
-@dataclass
-class AuditSettings:
-    """A judge that never trains.
-
-    Args:
-        judge: name or directory for `load_judge`: a second HarmonicEval with the settings of the first.
-        judge_options: further arguments of `load_judge`.
-        name: name of the judge's curve.
-        function: instead of a judge, a TRL reward function as `package.module:function`, with its own name.
-    """
-
-    judge: str | None = None
-    judge_options: dict[str, Any] = field(default_factory=dict)
-    name: str = "AuditJudge"
-    function: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.judge is None) == (self.function is None):
-            raise InputError("an audit needs either a judge or a function")
+    cluster: str | None = None
 
 
 @dataclass
@@ -147,8 +80,7 @@ class EvaluationSettings:
         seed: of the noise.
         temperature: of the samples; default: the trainer's.
         num_samples: texts kept for the report at each evaluation.
-        audits: judges that never train.
-        audit_max_gap: the run stops when the gap between the reward and an audit has grown by more than this.
+        audits: rewards that never train.
     """
 
     every: int = 0
@@ -156,61 +88,74 @@ class EvaluationSettings:
     seed: int = 0
     temperature: float | None = None
     num_samples: int = 8
-    audits: list[AuditSettings] = field(default_factory=list)
-    audit_max_gap: float | None = None
+    audits: list[RewardSettings] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for name in ("every", "temperature", "num_samples", "audit_max_gap"):
+        for name in ("every", "temperature", "num_samples"):
             check_number(f"evaluation.{name}", getattr(self, name), at_least=0)
         check_number("evaluation.batch_size", self.batch_size, above=0)
 
 
 @dataclass
-class TextRunConfig:
-    """Settings that the runs of all text trainers share; YAML mirrors them.
+class OwnTrainerSettings:
+    """What `trainer:` takes beside the arguments of TRL's config.
 
     Args:
+        per_criterion: make every part that the reward names beforehand a TRL reward function of its own (criteria of
+            HarmonicEval, components of a combined reward), all from one pass of the judge.
+        criterion_weights: part -> weight, with `per_criterion`; default 1 each.
+        max_failure_rate: the run stops when more texts than this share cannot be judged between two log lines.
+        max_skipped_steps: the run stops when more optimiser steps than this in a row were skipped because a gradient
+            was not finite.
+        max_idle_steps: the run stops after this many log lines in a row in which no text had an advantage, so that
+            nothing could be learned; it warns of the first.
+        audit_max_gap: the run stops when the gap between the reward and an audit has grown by more than this.
+    """
+
+    per_criterion: bool = False
+    criterion_weights: dict[str, float] = field(default_factory=dict)
+    max_failure_rate: float = 0.5
+    max_skipped_steps: int = 10
+    max_idle_steps: int = 3
+    audit_max_gap: float | None = None
+
+    def __post_init__(self) -> None:
+        check_number("trainer.max_failure_rate", self.max_failure_rate, at_least=0, at_most=1)
+        check_number("trainer.max_skipped_steps", self.max_skipped_steps, at_least=0)
+        check_number("trainer.max_idle_steps", self.max_idle_steps, above=0)
+        check_number("trainer.audit_max_gap", self.audit_max_gap, at_least=0)
+        for name, weight in self.criterion_weights.items():
+            if not math.isfinite(weight):
+                raise InputError(f"trainer.criterion_weights.{name} must be a finite number, got {weight}")
+        if self.criterion_weights and not self.per_criterion:
+            raise InputError("trainer.criterion_weights needs trainer.per_criterion: true")
+
+
+@dataclass
+class LanguageRunConfig:
+    """A run of GRPO, RLOO or PPO; YAML mirrors it.
+
+    Args:
+        algorithm: `grpo`, `rloo` or `ppo`.
         policy: the model that is trained.
         data: where prompts come from.
         reward: what is trained on.
         evaluation: how held-out prompts are judged.
-        trainer: any arguments of the trainer's own config.
+        trainer: any arguments of `trl.GRPOConfig`, `trl.RLOOConfig` or :class:`rewards.PPOConfig`, and those of
+            :class:`OwnTrainerSettings`.
         output_dir: the run folder.
         seed: of training.
-        resume: continue the run in `output_dir` from its newest whole checkpoint.
+        resume: go on with the run in `output_dir`, where there is one (`auto` is the same as true).
         overwrite: replace the run in `output_dir`.
     """
 
     policy: PolicySettings
     data: DataSettings
     reward: RewardSettings
+    algorithm: Algorithm = "grpo"
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     trainer: dict[str, Any] = field(default_factory=dict)
-    output_dir: str = "runs/text"
+    output_dir: str = "runs/language"
     seed: int = 0
-    resume: bool = False
+    resume: Resume = False
     overwrite: bool = False
-
-
-@dataclass
-class GRPORunConfig(TextRunConfig):
-    """Settings of a GRPO or RLOO run; `trainer` takes any arguments of `trl.GRPOConfig` (or `RLOOConfig`).
-
-    Args:
-        algorithm: `grpo` or `rloo`.
-    """
-
-    output_dir: str = "runs/grpo"
-    algorithm: Literal["grpo", "rloo"] = "grpo"
-
-
-@dataclass
-class PPORunConfig(TextRunConfig):
-    """Settings of a PPO run; `trainer` takes any arguments of :class:`~rewards.trainers.language.ppo.PPOConfig`."""
-
-    output_dir: str = "runs/ppo"
-
-
-def _check_finite(name: str, value: float) -> None:
-    if not math.isfinite(value):
-        raise InputError(f"{name} must be a finite number, got {value}")

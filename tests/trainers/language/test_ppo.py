@@ -62,17 +62,17 @@ def trained(checkpoint, tmp_path_factory):
 def test_the_ratio_is_exactly_one_before_the_first_update_and_moves_after(trained):
     rows = history(trained[0])
     # Two passes over each batch of texts: steps 1 and 3 come before any update on their texts.
-    assert [rows[step]["ppo/ratio_largest_change"] for step in (1, 3)] == [0.0, 0.0]
-    assert all(rows[step]["ppo/ratio_largest_change"] > 0 for step in (2, 4))
-    assert rows[1]["ppo/ratio_mean"] == 1.0
-    assert rows[1]["kl"] == 0.0 and rows[3]["kl"] != 0.0
+    assert [rows[step]["policy/ratio_farthest"] for step in (1, 3)] == [0.0, 0.0]
+    assert all(rows[step]["policy/ratio_farthest"] > 0 for step in (2, 4))
+    assert rows[1]["policy/ratio"] == 1.0
+    assert rows[1]["policy/kl"] == 0.0 and rows[3]["policy/kl"] != 0.0
     assert "frac_reward_zero_std" not in rows[1]
 
 
 def test_values_start_at_the_mean_score_and_returns_hold_the_score(trained):
     trainer = trained[0]
     rows, first = history(trainer), trainer.batches[0]
-    assert rows[1]["ppo/value_mean"] == pytest.approx(rows[1]["reward"], abs=1e-6)
+    assert rows[1]["train/value_mean"] == pytest.approx(rows[1]["reward"], abs=1e-6)
     scores = torch.tensor(
         evenness([ids[m.bool()].tolist() for ids, m in zip(first["completion_ids"], first["completion_mask"])])
     )
@@ -120,8 +120,8 @@ def test_a_text_without_a_score_takes_no_part(checkpoint, tmp_path):
     chosen = batch["advantages"][[0, 2]][batch["completion_mask"][[0, 2]].bool()]
     assert chosen.mean().abs() < 1e-5
     row = history(trainer)[1]
-    assert row["reward"] == 2.0 and row["ppo/value_mean"] == pytest.approx(2.0)
-    assert row["ppo/ratio_largest_change"] == 0.0
+    assert row["reward"] == 2.0 and row["train/value_mean"] == pytest.approx(2.0)
+    assert row["policy/ratio_farthest"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,7 @@ def test_a_text_without_a_score_takes_no_part(checkpoint, tmp_path):
         ({"cliprange_value": 0.0}, "cliprange_value"),
         ({"beta": 0.1}, "kl_coef instead"),
         ({"loss_type": "grpo"}, "bnpo"),
+        ({"use_vllm": True}, "use_vllm is not supported by PPO"),
     ],
 )
 def test_refuses_settings_that_mean_nothing_in_ppo(arguments, message, tmp_path):

@@ -70,7 +70,7 @@ def test_generation_happens_once_a_batch_of_steps(trainer):
 
 
 def test_a_row_of_none_is_left_out_and_a_none_beside_a_number_counts_as_zero():
-    # Why abstain_together exists.
+    # Why the rewards of a run are one function, or parts that abstain together.
     for trainer in (GRPOTrainer, RLOOTrainer):
         source = inspect.getsource(trainer._generate_and_score_completions)
         assert "unscorable_mask = torch.isnan(rewards_per_func).all(dim=1)" in source

@@ -61,6 +61,18 @@ def falling(completions: Sequence[Any], trainer_state: Any = None, **columns: An
 falling.asked = 0  # type: ignore[attr-defined]
 
 
+def combined(judge: str, function: str, weight: float = 1.0) -> dict[str, Any]:
+    """Settings of a reward: HarmonicEval with a function of this module beside it."""
+    harmonic = {"judge": judge, "min_rating_mass": 0.0, "criteria": ["correctness", "fluency"]}
+    other = {"kind": "function", "function": f"tests.trainers.language.text_world:{function}", "weight": weight}
+    return {"kind": "combined", "rewards": [harmonic, other]}
+
+
+def audit(function: str) -> dict[str, Any]:
+    """Settings of an audit by a function of this module."""
+    return {"kind": "function", "function": f"tests.trainers.language.text_world:{function}"}
+
+
 def run_settings(policy: str, judge: str, folder: Path, **trainer: Any) -> dict[str, Any]:
     """Settings of a run of two pictures a step on tiny models, as YAML would hold them."""
     return {

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rewards.runs.evaluations import EvaluationLog
 from rewards.runs.metrics import read_metrics
-from rewards.trainers.language.evaluation import TextEvaluationLog
 from tests import tiny_models
 from tests.trainers.language.text_world import run_settings
 
@@ -47,7 +47,7 @@ def errors(folder: Path) -> str:
 
 
 def training_lines(folder: Path) -> list[dict]:
-    return [row for row in read_metrics(folder) if "loss" in row] if (folder / "metrics.jsonl").exists() else []
+    return [row for row in read_metrics(folder) if "train/loss" in row] if (folder / "metrics.jsonl").exists() else []
 
 
 def kill_at(process: subprocess.Popen, folder: Path, lines: int, delay: float) -> None:
@@ -78,20 +78,18 @@ def test_killed_three_times_and_resumed(algorithm, launcher, tmp_path):
     whole = start(algorithm, config, tmp_path / "whole", launcher)
     assert whole.wait() == 0, errors(tmp_path / "whole")
     moments = random.Random(algorithm)
-    for attempt, lines in enumerate(sorted(moments.choices(range(STEPS), k=3))):
-        run = start(
-            algorithm, config, tmp_path / "killed", launcher, f"resume={str(attempt > 0).lower()}", "overwrite=true"
-        )
+    for lines in sorted(moments.choices(range(STEPS), k=3)):
+        run = start(algorithm, config, tmp_path / "killed", launcher, "resume=auto")
         kill_at(run, tmp_path / "killed", lines, delay=moments.uniform(0, 1.5))
     last = start(algorithm, config, tmp_path / "killed", launcher, "resume=true")
     assert last.wait() == 0, errors(tmp_path / "killed")
 
-    assert len(list((tmp_path / "whole" / "checkpoint-2").glob("rng_state*"))) == (2 if launcher else 1)
+    assert len(list((tmp_path / "whole" / "checkpoints" / "checkpoint-2").glob("rng_state*"))) == (2 if launcher else 1)
     expected, found = training_lines(tmp_path / "whole"), training_lines(tmp_path / "killed")
     assert [row["step"] for row in found] == list(range(1, STEPS + 1))
     for old, new in zip(expected, found, strict=True):
-        for key in old.keys() - {"time", "step_time"}:
+        for key in old.keys() - {"time", "time/step"}:
             assert new[key] == pytest.approx(old[key], abs=1e-6), (old["step"], key)
-    evaluations = [TextEvaluationLog(tmp_path / name).read() for name in ("whole", "killed")]
-    assert [row["step"] for row in evaluations[0]] == [0, 3, 6]
+    evaluations = [EvaluationLog(tmp_path / name).read() for name in ("whole", "killed")]
+    assert [row.step for row in evaluations[0]] == [0, 3, 6]
     assert evaluations[0] == evaluations[1]

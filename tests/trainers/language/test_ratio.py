@@ -1,12 +1,16 @@
 """The importance ratio before the first update, in TRL's trainers as this package drives them."""
 
+import math
+from collections import defaultdict
+
 import pytest
 import torch
 from peft import LoraConfig
 from transformers import AutoModelForImageTextToText, AutoProcessor
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
-from rewards.trainers.language.grpo import ExactGRPOTrainer, ExactRLOOTrainer
+from rewards.trainers.language.grpo import ExactGRPOTrainer
+from rewards.trainers.language.rloo import ExactRLOOTrainer
 from tests import tiny_models
 from tests.trainers.language.text_world import evenness, pictures
 
@@ -30,7 +34,7 @@ def watch(trainer_class):
 
         def _compute_loss(self, model, inputs):
             loss = super()._compute_loss(model, inputs)
-            self.__dict__.setdefault("changes", []).append(self._metrics["train"]["ratio/largest_change"][-1])
+            self.__dict__.setdefault("changes", []).append(self._metrics["train"]["policy/ratio_farthest"][-1])
             return loss
 
     return Watching
@@ -82,7 +86,7 @@ def test_ratio_is_exactly_one_before_the_first_update(
     assert [change == 0.0 for change in trainer.changes] == on_policy
     assert all(change > 1e-6 for change, exact in zip(trainer.changes, on_policy) if not exact)
     rows = [row for row in trainer.state.log_history if "loss" in row]
-    assert rows[0]["ratio/mean"] == 1.0 and rows[0]["ratio/largest_change"] == 0.0
+    assert rows[0]["policy/ratio"] == 1.0 and rows[0]["policy/ratio_farthest"] == 0.0
     assert rows[0]["grad_norm"] > 0  # a ratio of 1 still has its gradient
 
 
@@ -108,7 +112,10 @@ def test_the_logged_ratio_is_that_of_the_loss(trainer_class):
 
     trainer = object.__new__(trainer_class)
     trainer.accelerator, trainer._log_probs = OneProcess(), now
-    trainer._metrics = {"train": {"ratio/mean": [], "ratio/largest_change": []}}
-    trainer._log_ratio("train", inputs)
-    assert trainer._metrics["train"]["ratio/mean"] == [pytest.approx(sum(ratios) / len(ratios))]
-    assert trainer._metrics["train"]["ratio/largest_change"] == [pytest.approx(1.0)]
+    trainer._metrics = {"eval": defaultdict(list)}
+    trainer._log_ratio("eval", inputs)
+    assert trainer._metrics["eval"] == {
+        "policy/ratio": [pytest.approx(sum(ratios) / len(ratios))],
+        "policy/ratio_farthest": [pytest.approx(1.0)],
+        "policy/approx_kl": [pytest.approx(0.5 * sum(math.log(r) ** 2 for r in ratios) / len(ratios))],
+    }

@@ -9,11 +9,11 @@ from rewards.report.page import write_report
 from rewards.runs.config import load_config
 from rewards.runs.metrics import read_metrics
 from rewards.trainers.audit import AuditGapExceeded
-from rewards.trainers.language.grpo import GRPORunConfig, run_grpo
-from rewards.trainers.language.ppo_run import PPORunConfig, run_ppo
+from rewards.trainers.language.run import run_language
+from rewards.trainers.language.settings import LanguageRunConfig
 from tests import tiny_models
 from tests.trainers.language import text_world
-from tests.trainers.language.text_world import run_settings
+from tests.trainers.language.text_world import audit, run_settings
 
 ALGORITHMS = ["grpo", "ppo", pytest.param("rloo", marks=pytest.mark.slow)]
 
@@ -24,9 +24,7 @@ def checkpoint(tmp_path_factory):
 
 
 def run(algorithm, settings):
-    if algorithm == "ppo":
-        return run_ppo(load_config(PPORunConfig, overrides=settings))
-    return run_grpo(load_config(GRPORunConfig, overrides=settings | {"algorithm": algorithm}))
+    return run_language(load_config(LanguageRunConfig, overrides=settings | {"algorithm": algorithm}))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -34,8 +32,9 @@ def test_a_growing_gap_stops_the_run_and_its_curve_is_drawn(checkpoint, tmp_path
     monkeypatch.setattr(text_world.falling, "asked", 0)
     settings = run_settings(checkpoint, checkpoint, tmp_path / "run", max_steps=6, learning_rate=0.0)
     settings["evaluation"] |= {
-        "every": 1, "audit_max_gap": 1.5, "audits": [{"function": "tests.trainers.language.text_world:falling"}],
+        "every": 1, "audits": [audit("falling")],
     }  # fmt: skip
+    settings["trainer"]["audit_max_gap"] = 1.5
     with pytest.raises(AuditGapExceeded, match=r"drifted 2\.000 away from the audit"):
         run(algorithm, settings)
     rows = [row for row in read_metrics(tmp_path / "run") if "eval/audit/gap" in row]
@@ -60,22 +59,22 @@ def test_an_audit_and_its_evaluations_change_nothing_in_the_training(checkpoint,
     rows = []
     for name, evaluation in (
         ("without", {}),
-        ("with", {"every": 1, "audits": [{"function": "tests.trainers.language.text_world:evenness"}]}),
+        ("with", {"every": 1, "audits": [audit("evenness")]}),
     ):
         settings = run_settings(checkpoint, checkpoint, tmp_path / name, max_steps=3, learning_rate=0.02)
         settings["evaluation"] |= evaluation
         run(algorithm, settings)
-        rows.append([row for row in read_metrics(tmp_path / name) if "loss" in row])
+        rows.append([row for row in read_metrics(tmp_path / name) if "train/loss" in row])
     for left, right in zip(*rows, strict=True):
-        for key in left.keys() - {"time", "step_time"}:
+        for key in left.keys() - {"time", "time/step"}:
             assert left[key] == right[key], (left["step"], key)
 
 
 def test_a_judge_can_audit_under_its_own_name(checkpoint, tmp_path):
     settings = run_settings(checkpoint, checkpoint, tmp_path / "run", max_steps=1)
-    settings["evaluation"] |= {"audits": [{"judge": checkpoint, "name": "Second"}]}
+    settings["evaluation"] |= {"audits": [settings["reward"] | {"name": "Second"}]}
     summary = run("grpo", settings)
-    assert set(summary["gains"]) == {"HarmonicEval", "Second"}
+    assert set(summary["reward"]) == {"HarmonicEval"} and set(summary["audits"]) == {"Second"}
     last = read_metrics(tmp_path / "run")[-1]
     # The same judge with the same settings: no gap.
     assert last["eval/audit/Second/overall/mean"] == pytest.approx(last["eval/rewards/HarmonicEval/overall/mean"])
@@ -84,7 +83,7 @@ def test_a_judge_can_audit_under_its_own_name(checkpoint, tmp_path):
 
 def test_the_tracker_hears_of_the_last_evaluation_before_it_closes(checkpoint, tmp_path):
     settings = run_settings(checkpoint, checkpoint, tmp_path / "run", max_steps=2, report_to="tensorboard")
-    settings["evaluation"] |= {"audits": [{"function": "tests.trainers.language.text_world:evenness"}]}
+    settings["evaluation"] |= {"audits": [audit("evenness")]}
     run("grpo", settings)
     (events,) = (tmp_path / "run").rglob("events*")  # one run, not two
     scalars = EventAccumulator(str(events)).Reload()

@@ -1,0 +1,1 @@
+"""Sampling from models that write, for trainers and for reranking: `checkpoints` loads them, `texts` draws."""

@@ -1,0 +1,165 @@
+"""What stops a language trainer's run that would be ruined, or would look well while nothing happens."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from rewards.errors import RewardsError
+from rewards.trainers.language.curves import failure_rates
+
+logger = logging.getLogger(__name__)
+
+
+class AbstentionGuard(TrainerCallback):
+    """Stops the run when too many texts could not be judged: a dead judge must not look like a flat curve.
+
+    Args:
+        max_failure_rate: largest share of texts that may abstain between two log lines, by any reward that logs
+            `rewards/<name>/abstained` and `rewards/<name>/overall/count`.
+    """
+
+    def __init__(self, max_failure_rate: float) -> None:
+        self.max_failure_rate = max_failure_rate
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Look at one log line."""
+        for name, rate in failure_rates(logs or {}).items():
+            if rate > self.max_failure_rate:
+                raise RewardsError(
+                    f"stopped at step {state.global_step}: {rate:.0%} of the texts could not be judged by "
+                    f"{name} (max_failure_rate is {self.max_failure_rate:.0%}); the reasons are in the warnings above"
+                )
+
+
+class IdleGuard(TrainerCallback):
+    """Warns when nothing can be learned, and stops the run when that goes on: no group of texts has a spread.
+
+    Args:
+        patience: log lines in a row, all of whose groups were without spread, after which the run stops.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self.patience = patience
+        self._idle = 0
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Look at one log line."""
+        if (logs or {}).get("frac_reward_zero_std") is None or "loss" not in (logs or {}):
+            return
+        if (logs or {})["frac_reward_zero_std"] < 1:
+            self._idle = 0
+            return
+        self._idle += 1
+        found = f"step {state.global_step}: the texts of every prompt have the same reward, so that nothing is learned"
+        if self._idle >= self.patience:
+            raise RewardsError(
+                f"stopped at {found}, for {self._idle} log lines in a row. Is the reward constant, or the temperature "
+                "too low?"
+            )
+        logger.warning("%s", found)
+
+
+class FiniteSteps(TrainerCallback):
+    """Skips an optimiser step whose gradient is not finite, on all processes, and stops the run after too many.
+
+    A NaN that reaches the weights stays: the adapter is saved with it, and every resumed run begins with it. Skipped
+    steps are counted in `skipped`.
+
+    Args:
+        max_skipped: steps in a row that may be skipped.
+    """
+
+    def __init__(self, max_skipped: int = 10) -> None:
+        self.max_skipped = max_skipped
+        self.skipped = 0
+        self._in_a_row = 0
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
+    ) -> None:
+        """Look at the gradients, which are the same on all processes by now."""
+        parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
+        if all_finite([parameter.grad for parameter in parameters]):
+            self._in_a_row = 0
+            return
+        for parameter in parameters:
+            parameter.grad = None  # the optimiser passes over it, its moments stay
+        self.skipped += 1
+        self._in_a_row += 1
+        logger.warning("step %d: the gradient is not finite; the step is skipped", state.global_step + 1)
+        if self._in_a_row > self.max_skipped:
+            raise RewardsError(
+                f"stopped at step {state.global_step + 1}: the gradient was not finite for {self._in_a_row} steps in a "
+                f"row (max_skipped_steps is {self.max_skipped}); lower the learning rate, or look for what overflows"
+            )
+
+
+class FiniteWeights:
+    """Mix in before a TRL trainer: steps whose gradient is not finite are skipped (:class:`FiniteSteps`) and counted in
+    the log lines as `train/skipped_steps`, and no checkpoint holds a trained weight that is not finite."""
+
+    # Of transformers' trainers.
+    accelerator: Any
+    callback_handler: Any
+    model: Any
+
+    _logged_skips = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not self._finite_steps():
+            self.callback_handler.add_callback(FiniteSteps())
+
+    def log(self, logs: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        """Log a line, with the steps that were skipped since the last one."""
+        if "loss" in logs:
+            total = sum(guard.skipped for guard in self._finite_steps())
+            logs["train/skipped_steps"] = total - self._logged_skips
+            self._logged_skips = total
+        super().log(logs, *args, **kwargs)  # type: ignore[misc]
+
+    def _finite_steps(self) -> list[FiniteSteps]:
+        return [callback for callback in self.callback_handler.callbacks if isinstance(callback, FiniteSteps)]
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        check_finite(self.accelerator.unwrap_model(self.model))
+        super()._save_checkpoint(*args, **kwargs)  # type: ignore[misc]
+
+
+def check_finite(model: torch.nn.Module) -> None:
+    """Refuse to save trained weights that are not finite: a resumed run would begin with them.
+
+    Raises:
+        RewardsError: names the first such weight.
+    """
+    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    if all_finite([parameter for _, parameter in trained]):
+        return
+    name = next(name for name, parameter in trained if not all_finite([parameter]))
+    raise RewardsError(f"{name} is not finite: no checkpoint is written of it; go on from the last one before")
+
+
+def all_finite(tensors: list[torch.Tensor]) -> bool:
+    """Whether every value is finite, with one transfer from the device a device."""
+    norms: dict[torch.device, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        norms.setdefault(tensor.device, []).append(tensor.detach().isfinite().all())
+    return all(bool(torch.stack(flags).all()) for flags in norms.values())

@@ -1,0 +1,36 @@
+"""The policy of a language trainer: model, processor and adapter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from peft import LoraConfig
+
+from rewards.errors import InputError
+from rewards.generation.checkpoints import load_writer
+from rewards.trainers.language.settings import PolicySettings
+
+
+def load_policy(settings: PolicySettings) -> tuple[Any, Any, LoraConfig | None]:
+    """Model, processor and adapter settings of the policy.
+
+    Raises:
+        InputError: if the checkpoint cannot be loaded.
+    """
+    dtype = getattr(torch, settings.dtype or ("bfloat16" if torch.cuda.is_available() else "float32"), None)
+    if not isinstance(dtype, torch.dtype):
+        raise InputError(f"unknown dtype {settings.dtype!r}: expected one such as 'bfloat16' or 'float32'")
+    model, processor = load_writer(
+        settings.path, dtype=dtype, revision=settings.revision, attn_implementation=settings.attn_implementation
+    )
+    if settings.lora_rank == 0:
+        return model, processor, None
+    lora = LoraConfig(
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha if settings.lora_alpha is not None else settings.lora_rank,
+        lora_dropout=settings.lora_dropout,
+        target_modules=settings.lora_target_modules,
+        task_type="CAUSAL_LM",
+    )
+    return model, processor, lora
