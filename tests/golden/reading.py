@@ -154,8 +154,7 @@ def _written(rows: Sequence[Values]) -> Values:
     """Texts: a list of scores a part."""
     judges = {"reward": rows, **{name: [row["audits"][name] for row in rows] for name in rows[0]["audits"]}}
     parts = {
-        name: {part: [row["parts"].get(part) for row in of] for part in of[0]["parts"]}
-        for name, of in judges.items()
+        name: {part: [row["parts"].get(part) for row in of] for part in of[0]["parts"]} for name, of in judges.items()
     }
     rewards = {name: {"overall": [row["overall"] for row in of], **parts[name]} for name, of in judges.items()}
     return {"texts": [row["text"] for row in rows], "rewards": rewards}
