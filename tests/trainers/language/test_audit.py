@@ -4,8 +4,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from rewards.report.charts import build_sections
-from rewards.report.curves import load_run
 from rewards.report.page import write_report
+from rewards.report.reading import load_run
 from rewards.runs.config import load_config
 from rewards.runs.metrics import read_metrics
 from rewards.trainers.audit import AuditGapExceeded
@@ -48,9 +48,9 @@ def test_a_growing_gap_stops_the_run_and_its_curve_is_drawn(checkpoint, tmp_path
     charts = {
         chart.title: chart for section in build_sections([load_run(tmp_path / "run")]) for chart in section.charts
     }
-    held_out = {line.label: line.series.values.tolist() for line in charts["HarmonicEval, held-out"].lines}
-    assert held_out["falling (audit)"] == [-1, -2, -3] and len(held_out["reward"]) == 3
-    assert len(charts["Gap between reward and audit"].lines[0].series) == 3
+    held_out = {line.label: line.values.tolist() for line in charts["HarmonicEval, held-out"].lines}
+    assert held_out["falling (audit)"] == [-1, -2, -3] and len(held_out["judge"]) == 3
+    assert len(charts["Gap between reward and audit"].lines[0].values) == 3
     assert "falling (audit)" in write_report([tmp_path / "run"]).page.read_text()
 
 
