@@ -13,11 +13,12 @@ from rewards.reward import Json
 
 DEFAULT_RATINGS = ("1", "2", "3", "4", "5")
 
-Ability = Literal["rate", "answer", "choose", "mass", "explain"]
+Ability = Literal["rate", "rate_after", "answer", "choose", "mass", "explain"]
 """What a judge may be able to do: the names of :class:`Judge`'s methods."""
 
 _CANNOT: Mapping[Ability, str] = {
     "rate": "answers questions but cannot rate; load a vision-language model",
+    "rate_after": "cannot go on from words that are put into its mouth; load a vision-language model",
     "answer": "cannot answer questions; load a VQA or vision-language model",
     "choose": "cannot choose among answers; load a VQA or vision-language model",
     "mass": "does not tell how probable an answer is among all; load a VQA or vision-language model in this process",
@@ -111,6 +112,23 @@ class Judge:
             InputError: The lists differ in length, or a prompt is not a string.
         """
         raise self._unable("rate")
+
+    def rate_after(
+        self, images: Sequence[object], prompts: Sequence[str], said: Sequence[str], ratings: Sequence[str]
+    ) -> Ratings:
+        """Probability of each rating as the next token after the judge has already said something.
+
+        FLEUR's number is written digit by digit: after "0." comes the first decimal, after "0.8" the second.
+
+        Args:
+            images, prompts: N rows, as for :meth:`rate`.
+            said: N texts that the judge is taken to have said.
+            ratings: R texts, each one token when it follows what was said.
+
+        Raises:
+            UnsupportedAbility: This judge cannot, or a rating is no single token there.
+        """
+        raise self._unable("rate_after")
 
     def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
         """A free-form answer to each question; None where the judge could not answer."""

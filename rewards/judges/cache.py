@@ -83,6 +83,12 @@ class CachedJudge(Judge):
         every = tuple(reasons.get(row) for row in range(len(prompts)))
         return Ratings(probabilities, probabilities.sum(-1), every, unseen)
 
+    def rate_after(
+        self, images: Sequence[object], prompts: Sequence[str], said: Sequence[str], ratings: Sequence[str]
+    ) -> Ratings:
+        """Asked anew every time: only whole answers are kept."""
+        return self.judge.rate_after(images, prompts, said, ratings)
+
     def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
         """As the judge's own."""
         images = check_rows(images, questions, "question")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rewards.errors import InputError
 from rewards.humans.metrics.base import MetricScores, TextItem, missing_pictures, scattered
+from rewards.humans.metrics.fleur import FLEUR
 from rewards.humans.metrics.harmonic import GAMMAS, harmonic_reward, harmonic_scores
-from rewards.humans.metrics.overall_judge import DigitSmoothing, OverallJudge, short_overall_prompt
+from rewards.humans.metrics.overall_judge import OverallJudge, short_overall_prompt
 from rewards.humans.metrics.references import reference_metrics
-from rewards.judges.base import UnsupportedAbility
+from rewards.judges.base import Judge, UnsupportedAbility
 
 DEFAULT_GAMMA = 0.75
 HARMONIC = "HarmonicEval"
@@ -29,13 +29,13 @@ class Battery:
     """What is run on a set of texts.
 
     Attributes:
-        judge: for HarmonicEval (every gamma), the single overall prompt, and FLEUR-style digits; None leaves them out.
+        judge: for HarmonicEval (every gamma), the single overall prompt, and FLEUR; None leaves them out.
         clip: a metric such as CLIPScore, or None.
         bert: checkpoint for BERTScore, or None.
         notes: filled while it runs: what was left out, and why.
     """
 
-    judge: Any = None
+    judge: Judge | None = None
     clip: Callable[[Sequence[TextItem]], MetricScores] | None = None
     bert: str | None = None
     notes: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Battery:
         rows = sorted(set(range(len(items))) - set(missing))
         seen = [items[n] for n in rows]
         found = {} if self.clip is None else {"CLIP-S": self.clip(seen)}
-        found |= {} if self.judge is None else self._judged(task, seen)
+        found |= {} if self.judge is None else self._judged(self.judge, task, seen)
         return scores | {name: scattered(of_metric, rows, len(items)) for name, of_metric in found.items()}
 
     def _references(self, items: Sequence[TextItem]) -> dict[str, MetricScores]:
@@ -72,26 +72,20 @@ class Battery:
             self._note(f"reference-based metrics left out: {error}")
             return {}
 
-    def _judged(self, task: str, items: Sequence[TextItem]) -> dict[str, MetricScores]:
-        own = self.judge.prompts or {}
+    def _judged(self, judge: Judge, task: str, items: Sequence[TextItem]) -> dict[str, MetricScores]:
+        own = judge.prompts or {}
         short = own.get(task, own.get("captioning"))
         if own and task not in own:
-            self._note(
-                f"judge {self.judge.name} has prompts of its own for {', '.join(own)} only; they serve all tasks"
-            )
+            self._note(f"judge {judge.name} has prompts of its own for {', '.join(own)} only; they serve all tasks")
         scores: dict[str, MetricScores] = {}
         try:
-            scores["FLEUR-style"] = DigitSmoothing(self.judge)(items)
+            scores[FLEUR.name] = FLEUR(judge)(items)
         except UnsupportedAbility as error:
-            self._note(f"FLEUR-style digits left out: {error}")
-        scores[WITHOUT_CRITERIA] = OverallJudge(self.judge, short_overall_prompt() if short is not None else None)(
-            items
-        )
+            self._note(f"FLEUR left out: {error}")
+        scores[WITHOUT_CRITERIA] = OverallJudge(judge, short_overall_prompt() if short is not None else None)(items)
         if short is not None:
-            self._note(
-                f"{WITHOUT_CRITERIA}: judge {self.judge.name} was never trained on a prompt for all criteria at once"
-            )
-        by_gamma = harmonic_scores(harmonic_reward(self.judge, task), items, GAMMAS)
+            self._note(f"{WITHOUT_CRITERIA}: judge {judge.name} was never trained on a prompt for all criteria at once")
+        by_gamma = harmonic_scores(harmonic_reward(judge, task), items, GAMMAS)
         return scores | {gamma_name(gamma): by_gamma[gamma] for gamma in GAMMAS}
 
     def _note(self, note: str) -> None:

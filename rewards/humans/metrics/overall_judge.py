@@ -1,16 +1,16 @@
-"""A judge asked once for an overall score: HarmonicEval's ablation, and FLEUR's smoothing (Lee et al. 2024)."""
+"""A judge asked once for an overall score: HarmonicEval without criterion-wise scoring (table 5)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
 from rewards.harmonic.criteria import CRITERIA, render
 from rewards.harmonic.weighting import expected_rating, normalize_ratings
 from rewards.humans.metrics.base import MetricScores, TextItem
+from rewards.judges.base import Judge
 
 
 class OverallJudge:
@@ -26,36 +26,19 @@ class OverallJudge:
 
     name = "w/o criterion-wise scoring"
     needs_references = False
-    ratings: tuple[float, ...] = (1, 2, 3, 4, 5)
-    words: tuple[str, ...] = ("1", "2", "3", "4", "5")
-    prompt_file = "overall.txt"
 
-    def __init__(self, judge: Any, prompt: str | None = None, min_rating_mass: float = 0.1) -> None:
+    def __init__(self, judge: Judge, prompt: str | None = None, min_rating_mass: float = 0.1) -> None:
         self.judge = judge
-        self.prompt = prompt if prompt is not None else _prompt(self.prompt_file)
+        self.prompt = prompt if prompt is not None else _prompt("overall.txt")
         self.min_rating_mass = min_rating_mass
 
     def __call__(self, items: Sequence[TextItem]) -> MetricScores:
         """Score n texts; NaN where the judge gave no rating."""
         prompts = [render(self.prompt, item.text, item.input) for item in items]
-        rated = self.judge.rate([item.image for item in items], prompts, self.words)
+        rated = self.judge.rate([item.image for item in items], prompts)
         normal, mass = normalize_ratings(rated.probabilities.nan_to_num(0.0))
-        overall = expected_rating(normal, self.ratings).double().numpy()
+        overall = expected_rating(normal, (1, 2, 3, 4, 5)).double().numpy()
         return MetricScores(np.where(mass.numpy() >= self.min_rating_mass, overall, np.nan))
-
-
-class DigitSmoothing(OverallJudge):
-    """FLEUR-style smoothing on the scale from 0.0 to 1.0: the expected first decimal.
-
-    FLEUR lets its judge write "0.85" and smooths both decimals, sum_d d P(d) / 10 + sum_d d P'(d) / 100. A judge here
-    gives the distribution at one answer position, so that the first decimal is asked for directly; the second would
-    add at most 0.09.
-    """
-
-    name = "FLEUR-style"
-    ratings = tuple(digit / 10 for digit in range(10))
-    words = tuple(str(digit) for digit in range(10))
-    prompt_file = "digit.txt"
 
 
 def short_overall_prompt() -> str:

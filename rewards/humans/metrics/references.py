@@ -5,6 +5,10 @@
 - METEOR: nltk, exact and stem matching; synonyms only where nltk's WordNet is installed
 - CIDEr: pycocoevalcap, document frequencies over the references of the items given
 - BERTScore: torchmetrics, F1, the best over the references
+
+The papers' numbers stand on the COCO scripts: PTB tokens in lower case, BLEU without smoothing, METEOR with synonyms
+and paraphrases. `benchmarks/humans_captions.py` runs both on the same captions (Flickr8k-Expert, tau-c x 100: BLEU 33.0
+here, 30.8 there; ROUGE 32.9, 32.3; METEOR 35.3, 41.8; CIDEr 43.8, 43.9).
 """
 
 from __future__ import annotations

@@ -67,6 +67,24 @@ def find_rating_tokens(tokenizer: Any, tail: str, ratings: Sequence[str]) -> Rat
     return RatingTokens(list(bridges.pop()), variants)
 
 
+def following_tokens(tokenizer: Any, tail: str, said: str, ratings: Sequence[str]) -> RatingTokens:
+    """The token of each rating right after what a judge has already said: the 8 of "0.8" after "0.".
+
+    Raises:
+        UnsupportedAbility: A rating is no single token there, or the words before it are cut otherwise with it.
+    """
+    bridge = continuation(tokenizer, tail, said)
+    variants = []
+    for rating in ratings:
+        ids = continuation(tokenizer, tail, said + rating)
+        if ids[:-1] != bridge:
+            raise UnsupportedAbility(
+                f"{rating!r} after {said!r} is not a single token of the judge's tokenizer ({ids} after {bridge})"
+            )
+        variants.append([ids[-1]])
+    return RatingTokens(bridge, variants)
+
+
 def _variants(tokenizer: Any, rating: str) -> list[int]:
     candidates = {tokenizer.convert_tokens_to_ids(blank + rating) for blank in _BLANKS}
     for written in (rating, " " + rating):

@@ -13,7 +13,7 @@ from rewards.judges.base import DEFAULT_RATINGS, Ability, Ratings, UnsupportedAb
 from rewards.judges.decoders.encoding import Looked
 from rewards.judges.decoders.first_tokens import first_tokens
 from rewards.judges.decoders.plain import with_tokens
-from rewards.judges.decoders.rating_tokens import RatingTokens, continuation, find_rating_tokens
+from rewards.judges.decoders.rating_tokens import RatingTokens, continuation, find_rating_tokens, following_tokens
 from rewards.judges.decoders.rows import Abstained, PictureRows, Row
 from rewards.judges.decoders.shared_prefix import ARCHITECTURES
 from rewards.judges.local import LocalJudge
@@ -95,15 +95,30 @@ class VLMJudge(LocalJudge):
     ) -> Ratings:
         """Probability of each rating after each prompt; see :meth:`rewards.judges.base.Judge.rate`."""
         images = check_rows(images, prompts, "prompt")
-        tokens = self.rating_tokens(ratings)
+        return self._rate(images, prompts, [self.rating_tokens(ratings)] * len(prompts), len(ratings))
+
+    def rate_after(
+        self, images: Sequence[object], prompts: Sequence[str], said: Sequence[str], ratings: Sequence[str]
+    ) -> Ratings:
+        """Probability of each rating after what was said; see :meth:`rewards.judges.base.Judge.rate_after`."""
+        images = check_rows(images, prompts, "prompt")
+        check_rows(images, said, "text that was said")
+        tokens = {text: following_tokens(self.tokenizer, self.prompting.tail, text, ratings) for text in set(said)}
+        return self._rate(images, prompts, [tokens[text] for text in said], len(ratings))
+
+    def _rate(
+        self, images: Sequence[object], prompts: Sequence[str], tokens: Sequence[RatingTokens], count: int
+    ) -> Ratings:
+        """Probability of each of `count` ratings after each prompt and its bridge."""
+        variants = {tuple(found.bridge): found.variants for found in tokens}
 
         def read(row: Row, logits: torch.Tensor) -> torch.Tensor:
             probabilities = logits[-1].softmax(-1)
-            return torch.stack([probabilities[ids].sum() for ids in tokens.variants])
+            return torch.stack([probabilities[ids].sum() for ids in variants[row.then]])
 
-        rows = [(prompt, tuple(tokens.bridge)) for prompt in prompts]
+        rows = [(prompt, tuple(found.bridge)) for prompt, found in zip(prompts, tokens, strict=True)]
         results = self._read_logits(images, rows, list(range(len(rows))), read, keep_all=False)
-        probabilities = torch.full((len(prompts), len(ratings)), torch.nan)
+        probabilities = torch.full((len(prompts), count), torch.nan)
         reasons = [result.reason if isinstance(result, Abstained) else None for result in results]
         for index, result in enumerate(results):
             if isinstance(result, torch.Tensor):

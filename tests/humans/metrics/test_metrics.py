@@ -10,7 +10,7 @@ from rewards.errors import InputError
 from rewards.harmonic.reward import HarmonicEval
 from rewards.humans.metrics.base import TextItem
 from rewards.humans.metrics.harmonic import harmonic_scores
-from rewards.humans.metrics.overall_judge import DigitSmoothing, OverallJudge
+from rewards.humans.metrics.overall_judge import OverallJudge
 from rewards.humans.metrics.references import reference_metrics
 from rewards.judges.base import Judge, Ratings
 from rewards.judges.loading import load_judge
@@ -44,11 +44,6 @@ def items(*texts):
 def test_one_prompt_for_all_criteria_gives_the_expected_rating():
     scores = OverallJudge(Fixed(), "{text}")(items("good", "bad", "unrated")).overall
     assert scores[:2].tolist() == pytest.approx([0.8 * 5 + 0.2, 0.25 * 5 + 0.75]) and math.isnan(scores[2])
-
-
-def test_digit_smoothing_is_on_the_scale_from_0_to_1():
-    scores = DigitSmoothing(Fixed(), "{text}")(items("good", "bad", "unrated")).overall
-    assert scores[:2].tolist() == pytest.approx([0.8 * 0.9, 0.25 * 0.9]) and math.isnan(scores[2])
 
 
 def test_gammas_from_one_pass_equal_rewards_of_their_own(tmp_path):
