@@ -105,13 +105,15 @@ def filter_(
 
 @app.command("import")
 def import_(
-    files: list[Path] = typer.Argument(..., help="Official question files (JSON) or other question stores."),
+    files: list[Path] = typer.Argument(
+        ..., help="TIFA's JSON, GenEval 2's JSON lines, DSG's CSV, or other question stores."
+    ),
     store: Path = typer.Option(..., help="The question store; made where absent."),
     keep: bool = typer.Option(False, help="Where a question differs from a stored one, keep the stored one."),
     skip_bad: bool = typer.Option(False, help="Leave out rows that cannot be scored instead of stopping."),
 ) -> None:
     """Take questions into a store. Rows are kept without loss: `export` gives them back as they were."""
-    from rewards.tifa.questions.question import parse_rows, read_json_list
+    from rewards.tifa.questions.question_files import read_question_file
     from rewards.tifa.store.store import QuestionStore
 
     for file in files:
@@ -125,7 +127,9 @@ def import_(
             added = questions.merge(_open(file), on_conflict)
             problems: list[str] = []
         else:
-            rows, problems = parse_rows(read_json_list(file), str(file))
+            rows, problems, warnings = read_question_file(file)
+            for line in warnings:
+                typer.echo(line, err=True)
             for problem in problems:
                 typer.echo(f"left out: {problem}" if skip_bad else problem, err=True)
             if problems and not skip_bad:
@@ -139,14 +143,14 @@ def import_(
 @app.command()
 def export(
     store: Path = _STORE,
-    output: Path = typer.Argument(..., help="The JSON file to write."),
+    output: Path = typer.Argument(..., help="The file to write: .json (TIFA), .jsonl (GenEval 2), .csv (DSG)."),
     dropped: bool = typer.Option(False, help="Also the questions that a filter dropped."),
 ) -> None:
-    """Write the questions in the official format."""
-    from rewards.tifa.questions.question import write_questions
+    """Write the questions in one of the official formats."""
+    from rewards.tifa.questions.question_files import write_question_file
 
     chosen = [question for question, kept, _ in _open(store).everything() if kept or dropped]
-    write_questions(output, chosen)
+    write_question_file(output, chosen)
     typer.echo(f"{len(chosen)} questions in {output}")
 
 
@@ -164,11 +168,14 @@ def show(
         origin = questions.provenance(question)
         verdict = origin.pop("filter", None)
         mark = " " if question in asked else "x"
-        choices = " | ".join(f"*{choice}*" if choice == question.answer else choice for choice in question.choices)
+        offered = question.choices or (question.answer,)
+        choices = " | ".join(f"*{choice}*" if choice == question.answer else choice for choice in offered)
         typer.echo(f"{mark} {question.text}  {choices}  ({question.element_type}: {question.element})")
         made = ", ".join(f"{key} {value}" for key, value in origin.items() if value is not None)
         reason = f"; filter {verdict['mode']}: {verdict['reason'] or 'kept'}" if verdict else ""
         typer.echo(f"    {made}{reason}")
+        for parent in question.depends_on:
+            typer.echo(f"    depends on: {parent}")
 
 
 def _asked(store: QuestionStore, prompt: str) -> tuple[Question, ...]:
@@ -211,16 +218,17 @@ def stats(store: Path = _STORE, as_json: bool = typer.Option(False, "--json", he
 
 @app.command()
 def check(
-    source: Path = typer.Argument(..., help="A question store or an official question file."),
+    source: Path = typer.Argument(..., help="A question store, or a file of questions."),
     strict: bool = typer.Option(False, help="Exit with an error where something looks wrong."),
 ) -> None:
     """List questions that look wrong: they give their answer away, have equal choices, or say yes to everything."""
     from rewards.tifa.questions.checking import check_questions
+    from rewards.tifa.questions.question_files import FORMS, read_question_file
 
-    if source.suffix == ".json":
-        from rewards.tifa.questions.question import parse_rows, read_json_list
-
-        questions, problems = parse_rows(read_json_list(source), str(source))
+    if source.suffix in FORMS:
+        questions, problems, warnings = read_question_file(source)
+        for line in warnings:
+            typer.echo(line)
     else:
         questions, problems = list(_open(source)), []
     for problem in problems:

@@ -76,6 +76,7 @@ def tifa(
     questions: Path | None = typer.Option(None, help="Question store (SQLite) with the questions of every prompt."),
     answer: str | None = typer.Option(None, help="free_form, or choices (by likelihood)."),
     soft: bool | None = typer.Option(None, help="Score by the probability of the right choice; needs choices."),
+    matching: str | None = typer.Option(None, help="code, paper, or official as the released scorer; default: code."),
     sentence_model: str | None = typer.Option(None, help="SBERT checkpoint for the matching; 'none' matches exactly."),
     image_column: str | None = _IMAGE,
     prompt_column: str | None = typer.Option(None, help="Column of the prompt, or of its id; default: prompt."),
@@ -94,7 +95,8 @@ def tifa(
     """
     flags = {
         "reward.judge": judge, "reward.questions": questions, "reward.answer": answer, "reward.soft": soft,
-        "reward.sentence_model": sentence_model, "reward.device": device, "reward.dtype": dtype, "reward.cache": cache,
+        "reward.matching": matching, "reward.sentence_model": sentence_model, "reward.device": device,
+        "reward.dtype": dtype, "reward.cache": cache,
         "image_column": image_column, "text_column": prompt_column, "batch_size": batch_size,
     }  # fmt: skip
     _score(file, out, _settings(config, overrides, "tifa", flags), engine, address, actors, gpus)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 def tifa_bench(
     overrides: list[str] = typer.Argument(None, help="key=value settings, e.g. reward.soft=true shard_size=16."),
-    questions: Path | None = typer.Option(None, help="An official question file (JSON) or a question store."),
+    questions: Path | None = typer.Option(
+        None, help="TIFA's JSON, GenEval 2's JSON lines, DSG's CSV, or a question store."
+    ),
     images: Path = typer.Option(..., help="JSON: prompt id -> picture, or a list of pictures."),
     output: Path = typer.Option(..., help="The result, in the official format; numbers of our own under `summary`."),
     config: Path | None = typer.Option(None, help="YAML with settings; a `reward:` block is the same everywhere."),
@@ -28,11 +30,13 @@ def tifa_bench(
         None, help="A VQA or vision-language model: preset, checkpoint or server URL; default: blip-large."
     ),
     answer: str | None = typer.Option(None, help="free_form: matched to a choice; choices: the most probable one."),
+    matching: str | None = typer.Option(None, help="code, paper, or official as the released scorer; default: code."),
     sentence_model: str | None = typer.Option(None, help="SBERT checkpoint for the matching; 'none' matches exactly."),
     device: str | None = typer.Option(None, help="Where the judge runs; default: the GPU, else the CPU."),
     dtype: str | None = typer.Option(None, help="Such as bfloat16."),
     batch_size: int | None = typer.Option(None, min=1, help="Pictures in one call of the judge; default: 8."),
     skip_missing: bool = typer.Option(False, help="Leave out pictures that are missing instead of stopping."),
+    report: str | None = typer.Option(None, help="geneval2: Soft-TIFA by skill and by atomicity (reward.soft=mass)."),
     plot: Path | None = typer.Option(None, help="Write a picture of the scores (PNG)."),
     engine: str = ENGINE,
     address: str | None = ADDRESS,
@@ -51,12 +55,17 @@ def tifa_bench(
     chosen = Engine(engine, address, actors, gpus)
     flags = {
         "reward.judge": judge, "reward.answer": answer, "reward.sentence_model": sentence_model,
+        "reward.matching": matching,
         "reward.device": device, "reward.dtype": dtype, "batch_size": batch_size,
         "reward.questions": None if questions is None else str(questions),
     }  # fmt: skip
     words = parse_overrides(overrides) | {name: value for name, value in flags.items() if value is not None}
     if words.get("reward.sentence_model") == "none":
         words["reward.sentence_model"] = None
+    if report not in (None, "geneval2"):
+        raise InputError(f"--report is {report!r}; expected geneval2")
+    if report is not None and config is None:
+        words = {"reward.soft": "mass"} | words
     if config is None:
         words = {"reward.kind": "tifa", "reward.judge": "blip-large"} | words
     settings = load_config(TifaBenchSettings, config, words)
@@ -78,19 +87,27 @@ def tifa_bench(
 
         plot_summary(plot, result["summary"])
     _print(result["summary"], output)
+    if report is not None:
+        _print_geneval2(result["summary"])
     if result["summary"]["abstained"]:
         raise typer.Exit(REPORTED)
 
 
 def _store(questions: Path, folder: Path) -> QuestionStore:
     """The store that the path names, or one in `folder` of an official file."""
-    from rewards.tifa.questions.question import read_questions
+    from rewards.tifa.questions.question_files import FORMS, read_question_file
     from rewards.tifa.store.store import QuestionStore
 
-    if questions.suffix != ".json":
+    if questions.suffix not in FORMS:
         return QuestionStore(questions, create=False)
     store = QuestionStore(folder / "questions.sqlite")
-    added = store.add(read_questions(questions))
+    rows, problems, warnings = read_question_file(questions)
+    for warning in warnings:
+        typer.echo(warning, err=True)
+    if problems:
+        more = f" (and {len(problems) - 1} more rows)" if len(problems) > 1 else ""
+        raise InputError(problems[0] + more)
+    added = store.add(rows)
     if added.known:
         typer.echo(f"{added.known} repeated questions count once", err=True)
     return store
@@ -137,6 +154,24 @@ def _print(numbers: dict[str, Any], output: Path) -> None:
         f"{numbers['prompts']} prompts, {numbers['pictures']} pictures scored, {report.abstained} pictures abstained, "
         f"{numbers['unmatched']} unmatched answers{often}; {output}"
     )
+
+
+def _print_geneval2(numbers: dict[str, Any]) -> None:
+    found = numbers.get("geneval2")
+    if found is None:
+        raise InputError("the questions have no atomicity (`atom_count`): they are not of GenEval 2's form")
+    typer.echo(f"Soft-TIFA AM {_percent(found['arithmetic'])}  GM {_percent(found['geometric'])}")
+    for key, title, counted in (
+        ("by_skill", "by skill (Soft-TIFA AM)", "questions"),
+        ("by_atomicity", "by atomicity (Soft-TIFA GM)", "pictures"),
+    ):
+        typer.echo(title)
+        for name, row in found[key].items():
+            typer.echo(f"  {name:<14} {_percent(row['mean'])}  {row[counted]} {counted}")
+
+
+def _percent(value: float | None) -> str:
+    return "    -" if value is None else f"{value:5.2f}"
 
 
 def _share(value: float | None) -> str:

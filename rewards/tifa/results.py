@@ -12,6 +12,8 @@ from typing import Any
 from rewards._version import __version__
 from rewards.runs.files import write_whole
 from rewards.tifa.benchmark import Answer, Judged
+from rewards.tifa.geneval2 import geneval2_report
+from rewards.tifa.questions.geneval2 import ATOMICITY
 from rewards.tifa.questions.question import Question, question_to_row
 from rewards.tifa.scoring import (
     accuracy_by_type,
@@ -92,7 +94,8 @@ def summary(judged: Sequence[Judged], questions: Questions, resamples: int = 200
     Returns:
         `macro` and `pooled` scores, each with its 95% interval; `by_element_type` (pooled mean and count),
         `by_source` and `by_entities` (macro mean and prompts; TIFA tab. 4 and fig. 9); `abstained` pictures with
-        reasons; `unmatched` answers; and counts.
+        reasons; `unmatched` answers; and counts. For GenEval 2's questions also `geneval2`
+        (:func:`rewards.tifa.geneval2.geneval2_report`).
     """
     scores = _scores_by_id(judged)
     means = _means(scores)
@@ -118,6 +121,27 @@ def summary(judged: Sequence[Judged], questions: Questions, resamples: int = 200
         "unmatched": sum(answer.how == "unmatched" for _, answer in answers),
         "abstained": [{"id": row.id, "image": row.name, "reason": row.reason} for row in judged if row.reason],
         "version": __version__,
+    } | _geneval2(judged, questions)
+
+
+def _geneval2(judged: Sequence[Judged], questions: Questions) -> dict[str, Any]:
+    """GenEval 2's report, where every question knows the atomicity of its prompt."""
+    rows = [row for row in judged if row.reason is None]
+    asked = [questions[row.id] for row in rows]
+    if not rows or not all(ATOMICITY in question.extra for of_prompt in asked for question in of_prompt):
+        return {}
+    report = geneval2_report(
+        [[float(answer.score or 0) for answer in row.answers] for row in rows],
+        [[question.element_type for question in of_prompt] for of_prompt in asked],
+        [of_prompt[0].extra[ATOMICITY] for of_prompt in asked],
+    )
+    return {
+        "geneval2": {
+            "arithmetic": report.arithmetic,
+            "geometric": report.geometric,
+            "by_skill": {name: {"mean": mean, "questions": n} for name, (mean, n) in report.by_skill.items()},
+            "by_atomicity": {str(k): {"mean": mean, "pictures": n} for k, (mean, n) in report.by_atomicity.items()},
+        }
     }
 
 
