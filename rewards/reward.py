@@ -221,6 +221,26 @@ class Reward(ABC):
         (`per_criterion`). Empty where the parts depend on the samples."""
         return {}
 
+    @property
+    def differentiable(self) -> bool:
+        """Whether :meth:`score_with_grad` can be called."""
+        return False
+
+    def score_with_grad(self, images: Tensor, texts: Sequence[str], /, **columns: Sequence[object]) -> Scores:
+        """:meth:`score` whose overall scores keep their gradient to the pixels.
+
+        Args:
+            images: `(N, 3, H, W)` in [0, 1], with a gradient.
+            texts, columns: as :meth:`score`.
+
+        Returns:
+            The same scores; `overall` stays on the judge's device. NaN for an abstention, without a gradient.
+
+        Raises:
+            InputError: this reward has no gradient.
+        """
+        raise InputError(f"{self.__name__} has no gradient to the pixels: take a method that needs none")
+
     def check_prompts(self, texts: Sequence[str]) -> None:  # noqa: B027 - most have nothing to check
         """Called before anything is generated for these prompts.
 

@@ -13,7 +13,7 @@ from rewards.reward import Json
 
 DEFAULT_RATINGS = ("1", "2", "3", "4", "5")
 
-Ability = Literal["rate", "rate_after", "answer", "choose", "mass", "explain"]
+Ability = Literal["rate", "rate_after", "answer", "choose", "mass", "explain", "choose_with_grad"]
 """What a judge may be able to do: the names of :class:`Judge`'s methods."""
 
 _CANNOT: Mapping[Ability, str] = {
@@ -23,6 +23,7 @@ _CANNOT: Mapping[Ability, str] = {
     "choose": "cannot choose among answers; load a VQA or vision-language model",
     "mass": "does not tell how probable an answer is among all; load a VQA or vision-language model in this process",
     "explain": "cannot explain a rating; load a vision-language model",
+    "choose_with_grad": "gives no gradient to the pixels; load BLIP, or use a method without the reward's gradient",
 }
 
 
@@ -162,6 +163,27 @@ class Judge:
             InputError: The lists differ in length.
         """
         raise self._unable("mass")
+
+    def choose_with_grad(
+        self, images: Sequence[torch.Tensor], questions: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> list[torch.Tensor]:
+        """:meth:`choose` with the gradient to the pixels, of local judges.
+
+        The value is that of :meth:`choose` on the same pixels: what is not differentiable on the way (8-bit rounding,
+        the processor's own resizing) is done in full, and the gradient passes it straight through.
+
+        Args:
+            images: N pictures `(3, H, W)` in [0, 1] with a gradient, all of one size. Rows about one picture hold the
+                same tensor, which is then encoded once.
+            questions, choices: As :meth:`choose`.
+
+        Returns:
+            One float32 tensor a question, on the judge's device.
+
+        Raises:
+            UnsupportedAbility: This judge has no gradient (it is a server, or of a kind for which none is written).
+        """
+        raise self._unable("choose_with_grad")
 
     def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """Why each prompt was given its rating, asked in the paper's words: "Why? Tell me the reason."

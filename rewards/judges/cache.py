@@ -129,6 +129,12 @@ class CachedJudge(Judge):
         kept = self._through(images, keys, ask)
         return torch.tensor([float(value) if isinstance(value, int | float) else torch.nan for value in kept])
 
+    def choose_with_grad(
+        self, images: Sequence[torch.Tensor], questions: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> list[torch.Tensor]:
+        """Asked of the judge each time: a gradient cannot be kept."""
+        return self.judge.choose_with_grad(images, questions, choices)
+
     def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """As the judge's own."""
         images = check_rows(images, prompts, "prompt")

@@ -50,7 +50,7 @@ def among_choices(judge: Judge, rows: Asked, pictures: Pictures, soft: bool, non
     choices = [offered(question, none_of_these) for _, question in rows]
     found = judge.choose(pictures, [question.text for _, question in rows], choices)
     return [
-        _chosen(image, question, options, logs, soft)
+        chosen(image, question, options, logs, soft)
         for (image, question), options, logs in zip(rows, choices, found, strict=True)
     ]
 
@@ -90,9 +90,10 @@ def unanswered(image: int, question: Question) -> AnswerRow:
     return AnswerRow(image, question, None, None, "abstained", None, math.nan)
 
 
-def _chosen(
+def chosen(
     image: int, question: Question, options: Sequence[str], log_probabilities: torch.Tensor, soft: bool
 ) -> AnswerRow:
+    """One question by the log-probabilities of its options."""
     if log_probabilities.isnan().any() or not log_probabilities.isfinite().any():
         return unanswered(image, question)
     right_ones = right_choices(question.answer, question.options)

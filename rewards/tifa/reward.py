@@ -20,6 +20,7 @@ from rewards.judges.pictures import picture as judgeable_picture
 from rewards.reward import Json, Reward
 from rewards.tifa.answers import DEPENDENCIES, AnswerRow, TIFAScores, with_dependencies
 from rewards.tifa.asking import among_choices, by_mass, in_own_words
+from rewards.tifa.gradient import among_choices_with_grad, soft_scores
 from rewards.tifa.matching import AnswerMatcher
 from rewards.tifa.questions.question import Question
 from rewards.tifa.scoring import AGGREGATES
@@ -122,8 +123,24 @@ class TIFA(Reward):
         hard.soft, hard.aggregate = False, "arithmetic"
         return hard
 
-    def score(
-        self, images: Sequence[object], prompts: Sequence[str | int | None], /, **columns: Sequence[object]
+    @property
+    def differentiable(self) -> bool:
+        """Soft TIFA is, as a mean over all questions, where the judge can choose with a gradient."""
+        plain = self.soft is True and self.aggregate == "arithmetic" and self.dependencies == "none"
+        return plain and "choose_with_grad" in self.judge.abilities
+
+    def score_with_grad(self, images: torch.Tensor, texts: Sequence[str], /, **columns: Sequence[object]) -> TIFAScores:
+        """:meth:`score` with `grad=True`."""
+        return self.score(images, texts, grad=True)  # type: ignore[arg-type]
+
+    def score(  # type: ignore[override]  # no column is called "grad"
+        self,
+        images: Sequence[object],
+        prompts: Sequence[str | int | None],
+        /,
+        *,
+        grad: bool = False,
+        **columns: Sequence[object],
     ) -> TIFAScores:
         """Score one picture a prompt.
 
@@ -131,6 +148,8 @@ class TIFA(Reward):
             images: N pictures: a list of anything that :func:`rewards.images.to_pil` takes, or a batched tensor or
                 array `(N, C, H, W)` or `(N, H, W, C)`.
             prompts: N prompts, or ids in the question store. None abstains.
+            grad: keep the gradient of the overall scores to the pixels: of soft TIFA, by a judge that can, of pictures
+                that are one tensor `(N, 3, H, W)` in [0, 1]. The scores then stay on the judge's device.
             columns: not looked at.
 
         Returns:
@@ -139,7 +158,12 @@ class TIFA(Reward):
 
         Raises:
             InputError: N differs, or prompts without questions (all are looked up before the judge starts).
+            UnsupportedAbility: `grad` with a judge that has no gradient.
         """
+        if grad:
+            self.judge.require("choose_with_grad")
+        if grad and not self.differentiable:
+            raise InputError("grad=True needs soft=True, aggregate='arithmetic' and dependencies='none'")
         pictures = unbatch(images)
         if len(pictures) != len(prompts):
             raise InputError(f"got {len(pictures)} images but {len(prompts)} prompts; expected one a row")
@@ -154,17 +178,25 @@ class TIFA(Reward):
                 continue
             questions = next(asked)
             try:
-                loaded[index] = _usable(picture, index)
+                loaded[index] = _usable(picture.detach() if isinstance(picture, torch.Tensor) else picture, index)
             except (InputError, OSError) as error:
                 reasons[index] = str(error)
                 continue
             rows.extend((index, question) for question in questions)
-        answers = self._ask(rows, [loaded[index] for index, _ in rows])
+        logs: list[torch.Tensor] = []
+        if grad:
+            shown = [pictures[index] for index, _ in rows]
+            answers, logs = among_choices_with_grad(self.judge, rows, shown, self.none_of_these)
+        else:
+            answers = self._ask(rows, [loaded[index] for index, _ in rows])
         for row in answers:
             if row.how == "abstained" and reasons[row.image] is None:
                 reasons[row.image] = f"the judge could not answer {row.question.text!r}"
         answers = with_dependencies(answers, self.dependencies)
-        return TIFAScores.of(answers, reasons, self.questions.element_types(), self.aggregate)
+        scores = TIFAScores.of(answers, reasons, self.questions.element_types(), self.aggregate)
+        if grad:
+            scores.overall = soft_scores(rows, logs, len(pictures))
+        return scores
 
     def _ask(
         self, rows: Sequence[tuple[int, Question]], pictures: Sequence[Image.Image | torch.Tensor]

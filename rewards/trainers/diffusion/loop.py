@@ -195,7 +195,8 @@ class DiffusionTrainer:
             metrics |= self._take_audit(gather(drawn.audited, drawn.local, with_details=False), rewards)
         rows = [drawn.prompt_rows[index] for index in drawn.local]
         prompts, metadata = [self.prompts[row] for row in rows], [self.metadata[row] for row in rows]
-        metrics |= self.method.update(Batch(epoch, drawn.rollout, prompts, metadata, drawn.local, advantages))
+        batch = Batch(epoch, drawn.rollout, prompts, metadata, drawn.local, rewards, advantages)
+        metrics |= self.method.update(batch)
         metrics |= self.optimization.metrics()
         metrics["train/learning_rate"] = rate
         metrics["time/sample_and_score"] = sampled - started

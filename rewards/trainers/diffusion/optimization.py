@@ -58,10 +58,14 @@ def plan_pairs(
     pairs = [(i, k) for i in samples for k in np.sort(rng.permutation(np.asarray(steps))[:kept])]
     if not pairs:
         return []
-    shuffled = rng.permutation(np.array(pairs, dtype=np.int64))
+    return split_evenly(rng.permutation(np.array(pairs, dtype=np.int64)), len(advantages), args, num_processes)
+
+
+def split_evenly(pairs: np.ndarray, num_samples: int, args: DiffusionConfig, num_processes: int) -> list[np.ndarray]:
+    """Pairs as the parts of the optimiser steps that `num_samples` samples make; none without pairs."""
     samples_a_step = args.train_batch_size * args.train_gradient_accumulation_steps * num_processes
-    count = max(1, round(len(advantages) / samples_a_step))
-    return np.array_split(shuffled, min(count, len(shuffled)))
+    count = max(1, round(num_samples / samples_a_step))
+    return np.array_split(pairs, min(count, len(pairs))) if len(pairs) else []
 
 
 class Optimization:

@@ -43,8 +43,9 @@ class Rollout:
     Attributes:
         final: x_0, (N, C, H, W) float32 on the policy's device.
         conditioning: N rows.
-        latents: x_T ... x_0, (N, T + 1, C, H, W), or None.
-        log_probs: Of each step under the policy that took it, (N, T) float32; 0 for deterministic steps; or None.
+        latents: The last K + 1 states, x_0 the last of them (all T + 1 where K = T), (N, K + 1, C, H, W); or None.
+        log_probs: Of each of the K steps under the policy that took it, (N, K) float32; 0 for deterministic ones; or
+            None.
     """
 
     final: Tensor
@@ -69,7 +70,9 @@ class Rollout:
 
 
 @torch.no_grad()
-def draw(policy: Policy, prompts: Sequence[str], sampler: Sampler, noise: Noise, keep_steps: bool = False) -> Rollout:
+def draw(
+    policy: Policy, prompts: Sequence[str], sampler: Sampler, noise: Noise, keep_from: int | None = None
+) -> Rollout:
     """Denoise a batch.
 
     Args:
@@ -78,21 +81,24 @@ def draw(policy: Policy, prompts: Sequence[str], sampler: Sampler, noise: Noise,
         sampler: Steps and guidance.
         noise: Of the N samples: first x_T, then that of each step. Deterministic steps draw theirs too, so that a
             picture's start does not depend on the sampler.
-        keep_steps: Keep every state and its log-probability. Without, memory does not grow with the steps.
+        keep_from: Keep the states from this step on, and the log-probabilities of the steps; 0 keeps all. With None
+            memory does not grow with the steps.
 
     Returns:
         The pictures' latents.
     """
     conditioning = policy.encode(prompts, sampler.guidance_scale)
     latents = noise.draw().to(policy.device) * sampler.stepper.initial_scale
-    states, log_probs = [latents], []
+    states, log_probs = [], []
     for index in range(len(sampler.stepper)):
         steps = torch.full((len(prompts),), index)
         step = sampler.step(policy, latents, steps, conditioning)
-        latents = step.mean + step.std * noise.draw().to(policy.device)
-        if keep_steps:
+        kept = keep_from is not None and index >= keep_from
+        if kept:
             states.append(latents)
+        latents = step.mean + step.std * noise.draw().to(policy.device)
+        if kept:
             log_probs.append(log_probability(latents, step))
-    if not keep_steps:
+    if not states:
         return Rollout(latents, conditioning)
-    return Rollout(latents, conditioning, torch.stack(states, dim=1), torch.stack(log_probs, dim=1))
+    return Rollout(latents, conditioning, torch.stack([*states, latents], dim=1), torch.stack(log_probs, dim=1))

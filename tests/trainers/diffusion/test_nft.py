@@ -1,4 +1,4 @@
-"""DiffusionNFT: its loss against the reference's formulas in float64, its policies in every parametrisation, whole runs."""
+"""DiffusionNFT: its loss against the reference's formulas, its policies in every parametrisation, whole runs."""
 
 import numpy as np
 import pytest

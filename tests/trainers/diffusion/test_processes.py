@@ -20,14 +20,14 @@ ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.slow
 
 
-def start(processes, options, kind="plain"):
+def start(processes, options, kind="plain", method="ddpo"):
     launcher = [sys.executable]
     if processes > 1:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         launcher += ["-m", "torch.distributed.run", f"--nproc_per_node={processes}", f"--master_port={port}"]
-    command = [*launcher, "-m", "tests.trainers.diffusion.ddpo_process", json.dumps(options), kind]
+    command = [*launcher, "-m", "tests.trainers.diffusion.tiny_process", json.dumps(options), kind, method]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true"}
     return subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
@@ -52,20 +52,20 @@ def assert_close(left, right):
         assert left == right or abs(left - right) < 1e-5
 
 
-def run(processes, options, kind="plain"):
-    code, output = finish(start(processes, options, kind))
+def run(processes, options, kind="plain", method="ddpo"):
+    code, output = finish(start(processes, options, kind, method))
     assert code == 0, output[-3000:]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_killed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, processes):
+@pytest.mark.parametrize(("processes", "method"), [(1, "ddpo"), (2, "ddpo"), (1, "nft"), (1, "reward_gradient")])
+def test_killed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, processes, method):
     options = {"num_epochs": 6, "output_dir": str(tmp_path / "whole")}
-    run(processes, options)
+    run(processes, options, method=method)
     cut = tmp_path / "cut"
     resumed = options | {"output_dir": str(cut), "resume": True}
     rng = random.Random(processes)
     for kill in range(3):
-        process = start(processes, resumed)
+        process = start(processes, resumed, method=method)
         wanted = kill + 1
         while process.poll() is None and len(list_checkpoints(cut / "checkpoints")) < wanted:
             time.sleep(0.01)
@@ -73,20 +73,23 @@ def test_killed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, processes
         assert process.poll() is None, finish(process)[1][-3000:]
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    run(processes, resumed)
+    run(processes, resumed, method=method)
     same_metrics(read_metrics(tmp_path / "whole"), read_metrics(cut), 1e-6)
 
 
-@pytest.mark.parametrize("kind", ["plain", "some_abstain"])
-def test_two_processes_equal_one_with_twice_the_batch(tmp_path, kind):
-    run(1, {"num_epochs": 3, "output_dir": str(tmp_path / "one"), "sample_batch_size": 8, "train_batch_size": 4}, kind)
-    run(2, {"num_epochs": 3, "output_dir": str(tmp_path / "two")}, kind)
+@pytest.mark.parametrize(
+    ("kind", "method"), [("plain", "ddpo"), ("some_abstain", "ddpo"), ("plain", "nft"), ("plain", "reward_gradient")]
+)
+def test_two_processes_equal_one_with_twice_the_batch(tmp_path, kind, method):
+    one = {"num_epochs": 3, "output_dir": str(tmp_path / "one"), "sample_batch_size": 8, "train_batch_size": 4}
+    run(1, one, kind, method)
+    run(2, {"num_epochs": 3, "output_dir": str(tmp_path / "two")}, kind, method)
     one, two = read_metrics(tmp_path / "one"), read_metrics(tmp_path / "two")
     same_metrics(one, two, 1e-4)
     for a, b in zip(one, two):
         for key in a:
             if key.endswith(("/count", "/abstained", "optimizer_steps", "pairs")):
-                assert a[key] == b[key], key
+                assert a[key] == pytest.approx(b[key], rel=1e-6), key  # counts of a part may be spread over samples
     statistics = [
         json.loads((tmp_path / name / "checkpoints" / "checkpoint-3" / "state.json").read_text())["statistics"]
         for name in ("one", "two")
@@ -103,3 +106,11 @@ def test_judge_that_dies_on_one_process_neither_hangs_nor_stops_the_other(tmp_pa
     assert [row["rewards/reward/abstained"] for row in rows] == [8, 8]
     code, output = finish(start(2, {"num_epochs": 2, "output_dir": str(tmp_path / "b")}, "refuses_on_rank_1"))
     assert code != 0 and "no questions for this prompt" in output
+
+
+@pytest.mark.parametrize("method", ["ddpo", "nft", "reward_gradient"])
+def test_step_that_is_not_finite_on_one_process_is_skipped_on_both(tmp_path, method):
+    run(2, {"num_epochs": 2, "output_dir": str(tmp_path)}, "nan_on_rank_1", method)
+    rows = [row for row in read_metrics(tmp_path) if "train/skipped_steps" in row]
+    assert [row["train/skipped_steps"] for row in rows] == [1, 0]
+    assert all(row["train/grad_norm"] is not None for row in rows)

@@ -18,6 +18,7 @@ from rewards.trainers.diffusion.summary import summary_table
 from tests.trainers.diffusion.tiny_diffusion import ZERO_SNR, stable_diffusion
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
+SHIPPED = sorted(path for name in ("ddpo", "nft", "reward_gradient") for path in CONFIGS.glob(f"{name}_*.yaml"))
 SMALL = {
     "num_train_prompts": 8,
     "num_eval_prompts": 4,
@@ -40,9 +41,7 @@ def tiny_model(tmp_path_factory):
     return str(folder)
 
 
-@pytest.mark.parametrize(
-    "path", sorted({*CONFIGS.glob("ddpo_*.yaml"), *CONFIGS.glob("nft_*.yaml")}), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_configs_load(path):
     for method in new_methods(load_config(DiffusionRunConfig, path)):
         assert method.args.samples_per_epoch() % method.args.sample_num_images_per_prompt == 0
@@ -107,7 +106,7 @@ def test_prompts_come_from_a_tifa_file_and_are_split(tmp_path, tiny_model, tifa_
     [
         (["trainer.num_epoch=1"], "trainer: unknown key 'num_epoch'; did you mean 'num_epochs'"),
         (["trainer.seed=1"], "seed is a setting of the run"),
-        (["method=dpo"], "method 'dpo' is not known; there are ddpo, nft"),
+        (["method=dpo"], "method 'dpo' is not known; there are ddpo, nft, reward_gradient"),
         (["reward.judge=no-such-judge"], "no-such-judge"),
         (["model=no/such/model"], "no/such/model"),
         (["prompts=missing.json"], "missing.json"),

@@ -601,7 +601,7 @@ def test_evaluation_keeps_no_trajectory(tmp_path):
     trainer = new_trainer(tmp_path)
     sampler = Sampler(trainer.policy.stepper(3, 1.0), 1.0)
     shape = trainer.policy.latent_shape
-    kept = draw(trainer.policy, PROMPTS, sampler, Noise(0, "x", range(4), shape), keep_steps=True)
+    kept = draw(trainer.policy, PROMPTS, sampler, Noise(0, "x", range(4), shape), keep_from=0)
     free = draw(trainer.policy, PROMPTS, sampler, Noise(0, "x", range(4), shape))
     assert free.latents is None and free.log_probs is None
     assert torch.equal(free.final, kept.final) and kept.latents.shape == (4, 4, *shape)

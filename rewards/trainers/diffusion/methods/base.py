@@ -47,7 +47,8 @@ class Batch:
         prompts: Their texts.
         metadata: Their mappings for the reward.
         local: Their global indices.
-        advantages: (N,) float32 of the samples of all processes; 0 for those that could not be judged.
+        rewards: (N,) float32 of the samples of all processes; NaN for those that could not be judged.
+        advantages: (N,) float32 likewise; 0 for those that could not be judged.
     """
 
     epoch: int
@@ -55,6 +56,7 @@ class Batch:
     prompts: Sequence[str]
     metadata: Sequence[Mapping[str, object]]
     local: range
+    rewards: np.ndarray
     advantages: np.ndarray
 
 
@@ -104,7 +106,7 @@ class Method(ABC, Generic[C]):
 
     def draw(self, prompts: Sequence[str], noise: Noise) -> Rollout:
         """Draw a batch of training pictures."""
-        return draw(self.tools.policy, prompts, self.sampler, noise, self.keep_steps)
+        return draw(self.tools.policy, prompts, self.sampler, noise, keep_from=0 if self.keep_steps else None)
 
     @abstractmethod
     def update(self, batch: Batch) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """DiffusionNFT (Zheng et al. 2025, arXiv 2509.16117): reinforcement learning on the forward process.
 
 Pictures are drawn with any sampler by an old policy and only their clean latents are kept. They are noised again, and
-the trained network learns to predict good pictures and to keep away from bad ones (section 3.2). No density of a step is
-needed, hence no stochastic sampler. The update is that of the reference implementation, scripts/train_nft_sd3.py in
+the trained network learns to predict good pictures and to keep away from bad ones (section 3.2). No density of a step
+is needed, hence no stochastic sampler. The update is that of the reference implementation, scripts/train_nft_sd3.py in
 NVlabs/DiffusionNFT, whose defaults are taken (config/nft.py).
 
 The two implicit policies are mixtures of the old and the new prediction whose weights sum to 1. At a fixed state and

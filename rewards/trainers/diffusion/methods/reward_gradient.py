@@ -1,0 +1,178 @@
+"""The reward's own gradient through the last denoising steps, the decoder and the judge.
+
+Three ways to choose the steps: DRaFT-K (Clark et al. 2023, arXiv 2309.17400), through the last K; AlignProp
+(Prabhudesai et al. 2023, arXiv 2310.03739), through a number of last steps drawn at random up to K; ReFL (ImageReward,
+Xu et al. 2023, arXiv 2304.05977), which stops at one of the last K steps at random, takes one step's gradient and
+judges the x_0 that is predicted there. A gradient games a judge fast: watch the audit and let it stop the run
+(`audit_max_gap`), jitter the pictures, or hold the policy to the base model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rewards.errors import InputError
+from rewards.runs.config import check_number
+from rewards.trainers.diffusion.config import DiffusionConfig
+from rewards.trainers.diffusion.methods.base import Batch, Method, Tools
+from rewards.trainers.diffusion.optimization import Totals, split_evenly
+from rewards.trainers.diffusion.randomness import Noise, derived_seed
+from rewards.trainers.diffusion.rollout import Rollout, draw
+
+MEANS = ("train/loss", "train/soft_reward", "train/steps_with_gradient")
+
+
+@dataclass
+class RewardGradientConfig(DiffusionConfig):
+    """Settings beside those of :class:`DiffusionConfig`.
+
+    Attributes:
+        sample_guidance_scale: As there; without guidance by default, which halves the memory.
+        gradient_mode: "draft", "alignprop" or "refl" (see the module).
+        gradient_steps: K: the most steps from the end that are looked at; DRaFT's fastest variant takes 1.
+        gradient_jitter: Deviation of noise that is added to the pictures before they are judged, on [0, 1], so that the
+            judge cannot be moved by a faint pattern.
+        gradient_cutout: Side of a grey square at a random place in every picture, as a share of its side.
+        train_kl_coefficient: As there: weight of the mean squared distance of the last state to where the base model
+            would go from the same state.
+
+    Example:
+        >>> RewardGradientConfig().gradient_steps
+        1
+    """
+
+    sample_guidance_scale: float = 1.0
+    gradient_mode: Literal["draft", "alignprop", "refl"] = "draft"
+    gradient_steps: int = 1
+    gradient_jitter: float = 0.0
+    gradient_cutout: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("gradient_steps", self.gradient_steps, at_least=1, at_most=self.sample_num_steps)
+        check_number("gradient_jitter", self.gradient_jitter, at_least=0)
+        check_number("gradient_cutout", self.gradient_cutout, at_least=0, at_most=1)
+        if self.gradient_mode not in ("draft", "alignprop", "refl"):
+            raise InputError(f"gradient_mode must be draft, alignprop or refl, got {self.gradient_mode!r}")
+
+
+class RewardGradient(Method[RewardGradientConfig]):
+    """Gradient ascent on a differentiable reward."""
+
+    name = "reward_gradient"
+    config_class = RewardGradientConfig
+
+    def start(self, tools: Tools) -> None:
+        """See :meth:`Method.start`.
+
+        Raises:
+            InputError: The reward has no gradient.
+        """
+        if not tools.reward.differentiable:
+            raise InputError(
+                f"reward_gradient needs a reward with a gradient, and {tools.reward.__name__} has none: soft TIFA with "
+                "a local judge such as BLIP does (kind: tifa, soft: true)"
+            )
+        super().start(tools)
+
+    def draw(self, prompts: Sequence[str], noise: Noise) -> Rollout:
+        """Draw, keeping the states of the last K steps."""
+        first = len(self.sampler.stepper) - self.args.gradient_steps
+        return draw(self.tools.policy, prompts, self.sampler, noise, keep_from=first)
+
+    def update(self, batch: Batch) -> dict[str, float]:
+        """See :meth:`Method.update`. Samples that could not be judged take no part."""
+        args, accelerator = self.args, self.tools.accelerator
+        totals = Totals((*MEANS, "policy/kl") if args.train_kl_coefficient is not None else MEANS)
+        samples = np.flatnonzero(np.isfinite(batch.rewards))
+        for inner in range(args.train_num_inner_epochs):
+            stream = f"{batch.epoch}/{inner}"
+            pairs = np.stack([samples, np.zeros_like(samples)], axis=1)
+            for part in split_evenly(pairs, len(batch.rewards), args, accelerator.num_processes):
+                last = self._last_steps(stream, int(part[0, 0]))
+                loss = partial(self._losses, batch, stream, last, totals)
+                self.tools.optimization.step(part, batch.local, loss)
+        return totals.metrics(accelerator)
+
+    def _last_steps(self, stream: str, first: int) -> int:
+        """How many steps from the end one optimiser step begins; the same on every process."""
+        if self.args.gradient_mode == "draft":
+            return self.args.gradient_steps
+        rng = np.random.default_rng(derived_seed(self.args.seed, "last steps", stream, first))
+        return int(rng.integers(1, self.args.gradient_steps + 1))
+
+    def _losses(self, batch: Batch, stream: str, last: int, totals: Totals, rows: Tensor, steps: Tensor) -> Tensor:
+        """Minus the reward of each sample, (P,); 0 where it could not be judged this time."""
+        policy, reward, args = self.tools.policy, self.tools.reward, self.args
+        latents, distance = self._end(batch.rollout, last, rows)
+        images = self._disturbed(policy.decode(latents), [batch.local[row] for row in rows.tolist()], stream)
+        metadata = [batch.metadata[row] for row in rows.tolist()]
+        scores = reward.score_with_grad(images, [batch.prompts[row] for row in rows.tolist()], metadata=metadata)
+        values = scores.overall.to(policy.device)
+        judged = values.isfinite()
+        losses = torch.where(judged, -values.nan_to_num(), torch.zeros_like(values))
+        totals.add("train/loss", losses[judged])
+        totals.add("train/soft_reward", values[judged])
+        totals.add("train/steps_with_gradient", torch.full((len(rows),), 1.0 if args.gradient_mode == "refl" else last))
+        if args.train_kl_coefficient is not None:
+            totals.add("policy/kl", distance)
+            losses = losses + args.train_kl_coefficient * distance
+        return losses
+
+    def _end(self, rollout: Rollout, last: int, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The latents to judge, with a gradient, and the distance of the last state to the base model's."""
+        assert rollout.latents is not None  # kept by draw
+        policy, stepper = self.tools.policy, self.sampler.stepper
+        at = rows.to(policy.device)
+        conditioning = rollout.conditioning.rows(at)
+        kept = rollout.latents.shape[1] - 1
+        state = rollout.latents[at, kept - last]
+        for index in range(len(stepper) - last, len(stepper)):
+            before, steps = state, torch.full((len(rows),), index)
+            prediction = self.sampler.predict(policy, before, steps, conditioning)
+            if self.args.gradient_mode == "refl":
+                state = stepper.clean(prediction, before, steps)
+                break
+            state = stepper.step(prediction, before, steps).mean
+        if self.args.train_kl_coefficient is None:
+            return state, torch.zeros(len(rows), device=policy.device)
+        with torch.no_grad(), policy.base_model():
+            base = self.sampler.predict(policy, before, steps, conditioning)
+            refl = self.args.gradient_mode == "refl"
+            target = stepper.clean(base, before, steps) if refl else stepper.step(base, before, steps).mean
+        return state, (state - target).square().mean(dim=(1, 2, 3))
+
+    def _disturbed(self, images: Tensor, places: Sequence[int], stream: str) -> Tensor:
+        """Pictures with jitter and cut-out, which depend on the sample alone."""
+        args = self.args
+        if args.gradient_jitter:
+            noise = Noise(args.seed, f"jitter/{stream}", places, tuple(images.shape[1:])).draw().to(images.device)
+            images = (images + args.gradient_jitter * noise).clamp(0, 1)
+        if args.gradient_cutout:
+            images = cut_out(images, args.gradient_cutout, [derived_seed(args.seed, "cut", stream, p) for p in places])
+        return images
+
+
+def cut_out(images: Tensor, share: float, seeds: Sequence[int]) -> Tensor:
+    """A grey square in every picture.
+
+    Args:
+        images: (N, 3, H, W).
+        share: Side of the square, as a share of the picture's.
+        seeds: N, of the places.
+    """
+    height, width = images.shape[-2:]
+    side_y, side_x = round(height * share), round(width * share)
+    mask = torch.zeros(len(images), 1, height, width, dtype=torch.bool)
+    for row, seed in enumerate(seeds):
+        rng = np.random.default_rng(seed)
+        top, left = int(rng.integers(0, height - side_y + 1)), int(rng.integers(0, width - side_x + 1))
+        mask[row, :, top : top + side_y, left : left + side_x] = True
+    return torch.where(mask.to(images.device), torch.full_like(images, 0.5), images)
