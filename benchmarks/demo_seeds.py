@@ -20,11 +20,12 @@ from rewards.errors import exit_cleanly
 
 def gains(summary: dict) -> dict[str, tuple[float, float, float]]:
     """(gain, low, high) of the four held-out scores of one demo."""
-    rows = {"TIFA judge": summary["ddpo"]["reward"]["gain"], "TIFA oracle": summary["ddpo"]["audit"]["gain"]}
-    for key, title in (("HarmonicEval", "HarmonicEval judge"), ("caption_truth_reward", "HarmonicEval truth")):
-        part = summary["grpo"]["gains"][key]["overall"]
-        rows[title] = (part["gain"], part["low"], part["high"])
-    return {name: tuple(values) for name, values in rows.items()}
+    rows = {}
+    for run, title, branches in (("ddpo", "TIFA", ("judge", "oracle")), ("grpo", "HarmonicEval", ("judge", "truth"))):
+        for key, branch in zip(("reward", "audits"), branches):
+            (parts,) = summary[run][key].values()
+            rows[f"{title} {branch}"] = tuple(parts["overall"][name] for name in ("gain", "low", "high"))
+    return rows
 
 
 def main() -> None:

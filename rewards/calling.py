@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakSet
 
 import numpy as np
 
@@ -58,6 +59,7 @@ def for_trl(
     Returns:
         N scores, None where a completion could not be judged.
     """
+    warn_of_sums(reward, columns)
     scores = score_for_trl(reward, prompts, completions, columns)
     log_to_trl(reward, scores, columns)
     return [number_or_none(value) for value in scores.overall.tolist()]
@@ -108,6 +110,30 @@ def log_to_trl(reward: Reward, scores: Scores, columns: Mapping[str, object]) ->
         log_extra(f"{reward.__name__}/abstained", list(scores.reasons))
 
 
+def warn_of_sums(reward: Reward, columns: Mapping[str, object]) -> None:
+    """Warn, once a trainer, where TRL sums this reward with others by itself.
+
+    TRL sums its reward functions with `nansum`: a text that this reward cannot judge, and another can, counts as 0 in
+    the sum and becomes the worst of its group. Rewards that abstain together (:class:`rewards.Combined`) do not.
+    """
+    trainer = getattr(columns.get("log_metric"), "__self__", None)  # TRL hands on a method of its trainer
+    functions = getattr(trainer, "reward_funcs", None)
+    if not isinstance(functions, Sequence) or len(functions) < 2 or trainer in _WARNED:
+        return
+    others = [str(getattr(f, "__name__", type(f).__name__)) for f in functions if f is not reward]
+    logger.warning(
+        "TRL adds %s to %s by itself: a text that one of them cannot judge counts as 0 there, and its group is trained "
+        "away from it. Put them together: reward_funcs=Combined([...], weights), or Combined([...]).per_reward() for "
+        "a curve of each",
+        reward.__name__,
+        ", ".join(others),
+    )
+    _WARNED.add(trainer)
+
+
+_WARNED: WeakSet[object] = WeakSet()
+
+
 class PartFunction:
     """One part of a reward as a TRL reward function; its siblings share its pass of the judge."""
 
@@ -121,6 +147,7 @@ class PartFunction:
     ) -> list[float | None]:
         """The part's score of every completion; None where the completion as a whole could not be judged, or where
         this part does not apply to it."""
+        self._shared.warn_of_sums(columns)
         scores = self._shared.scores(self.part, prompts, completions, columns)
         column = (
             scores.parts[:, scores.part_names.index(self.part)] if self.part in scores.part_names else scores.overall
@@ -153,6 +180,12 @@ class _SharedPass:
         self._completions: Sequence[object] | None = None
         self._taken: set[str] = set()
         self._scores = Scores.nothing([])
+
+    def warn_of_sums(self, columns: Mapping[str, object]) -> None:
+        """Warn where others than the parts of this pass are summed with them."""
+        functions = getattr(getattr(columns.get("log_metric"), "__self__", None), "reward_funcs", ())
+        if not all(isinstance(function, PartFunction) and function._shared is self for function in functions):
+            warn_of_sums(self.reward, columns)
 
     def __reduce__(self) -> tuple[type[_SharedPass], tuple[Reward]]:
         return type(self), (self.reward,)

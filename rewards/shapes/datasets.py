@@ -60,7 +60,8 @@ def caption_prompts(split: str, n: int, seed: int) -> Dataset:
         seed: of the draw.
 
     Returns:
-        Columns `prompt` (conversational), `image` (32 x 32 RGB) and `scene` (JSON, see :func:`scene_from_json`).
+        Columns `prompt` (conversational), `image` (32 x 32 RGB), `scene` (JSON, see :func:`scene_from_json`) and
+        `meaning` (equal for scenes that are described alike but for the background: not independent of each other).
 
     Raises:
         InputError: an unknown split.
@@ -74,6 +75,9 @@ def caption_prompts(split: str, n: int, seed: int) -> Dataset:
         "prompt": [[{"role": "user", "content": INSTRUCTION}]] * n,
         "image": [render(scene) for scene in scenes],
         "scene": [scene_to_json(scene) for scene in scenes],
+        "meaning": [describe(scene).key() for scene in scenes],
     }
     message = {"role": Value("string"), "content": Value("string")}
-    return Dataset.from_dict(rows, features=Features({"prompt": [message], "image": Image(), "scene": Value("string")}))
+    text = Value("string")
+    features = Features({"prompt": [message], "image": Image(), "scene": text, "meaning": text})
+    return Dataset.from_dict(rows, features=features)

@@ -50,7 +50,7 @@ def test_a_growing_gap_stops_the_run_and_its_curve_is_drawn(checkpoint, tmp_path
     }
     held_out = {line.label: line.values.tolist() for line in charts["HarmonicEval, held-out"].lines}
     assert held_out["falling (audit)"] == [-1, -2, -3] and len(held_out["judge"]) == 3
-    assert len(charts["Gap between reward and audit"].lines[0].values) == 3
+    assert len(charts["Gap between judge and audit"].lines[0].values) == 3
     assert "falling (audit)" in write_report([tmp_path / "run"]).page.read_text()
 
 

@@ -29,7 +29,7 @@ class Watching(PPOTrainer):
         return self.batches[-1]
 
 
-def make_trainer(checkpoint, folder, reward=evenness, **arguments):
+def make_trainer(checkpoint, folder, reward=evenness, data=None, rollout_func=None, **arguments):
     settings = {
         "per_device_train_batch_size": 4, "max_completion_length": 6, "num_iterations": 2, "max_steps": 4,
         "logging_steps": 1, "save_steps": 2, "learning_rate": 1e-2, "report_to": "none", "use_cpu": True, "bf16": False,
@@ -40,9 +40,10 @@ def make_trainer(checkpoint, folder, reward=evenness, **arguments):
         model=AutoModelForImageTextToText.from_pretrained(checkpoint),
         reward_funcs=reward,
         args=PPOConfig(str(folder), **settings),
-        train_dataset=pictures(8),
+        train_dataset=data if data is not None else pictures(8),
         processing_class=AutoProcessor.from_pretrained(checkpoint, padding_side="left"),
         peft_config=LoraConfig(r=4, target_modules=["q_proj", "v_proj"]),
+        rollout_func=rollout_func,
     )
 
 
@@ -150,3 +151,36 @@ def test_refuses_a_kl_without_an_initial_policy(checkpoint, tmp_path):
             train_dataset=pictures(2),
             processing_class=AutoProcessor.from_pretrained(checkpoint, padding_side="left"),
         )
+
+
+def with_tool_answers(prompts, trainer):
+    """Six tokens a text, the third, fourth and last of which a tool wrote."""
+    rows = [[5 + row, 6, 7, 8, 9, 10] for row in range(len(prompts))]
+    return {
+        "prompt_ids": [[11, 12, 13] for _ in prompts],
+        "completion_ids": rows,
+        "logprobs": [[0.0] * 6 for _ in prompts],
+        "env_mask": [[1, 1, 0, 0, 1, 0] for _ in prompts],
+    }
+
+
+def test_the_score_reaches_the_policys_own_tokens_where_tools_answer(checkpoint, tmp_path):
+    def places(completions, **columns):
+        return [float(row) for row in range(len(completions))]
+
+    settings = dict(max_steps=1, num_iterations=1, kl_coef=0.0, lam=1.0, gamma=1.0, save_strategy="no")
+    trainer = make_trainer(
+        checkpoint,
+        tmp_path,
+        places,
+        data=pictures(8).remove_columns("image"),
+        rollout_func=with_tool_answers,
+        **settings,
+    )
+    trainer.train()
+    (batch,) = trainer.batches
+    own = torch.tensor([1, 1, 0, 0, 1, 0]).bool()
+    assert (batch["value_mask"] == own).all()
+    assert torch.allclose(batch["returns"][:, own], torch.arange(4.0).unsqueeze(1).expand(4, 3), atol=1e-5)
+    assert (batch["returns"][:, ~own] == 0).all() and (batch["advantages"][:, ~own] == 0).all()
+    assert (batch["advantages"][:, own].abs() > 0.1).all() and history(trainer)[1]["grad_norm"] > 0

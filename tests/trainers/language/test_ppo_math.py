@@ -121,3 +121,21 @@ def test_explained_variance():
     assert of(torch.tensor([1.5, 2.0, 2.5, 0.0])) == pytest.approx(0.75)
     assert math.isnan(of(returns, torch.ones(4)))
     assert math.isnan(explained_variance(torch.zeros(3), torch.zeros(3)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tokens_that_the_policy_did_not_write_change_nothing(seed):
+    """What a tool answered lies between a policy's tokens: with it left out, all numbers are the same."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = (torch.rand(1, 9, generator=generator) < 0.6).float()
+    own = mask[0].bool()
+    values, log_probs, reference = (torch.randn(1, 9, generator=generator) for _ in range(3))
+    scores = torch.tensor([3.0])
+    rewards = token_rewards(scores, log_probs, reference, mask, 0.1)
+    advantages, returns = generalized_advantages(rewards, values, mask, gamma=0.9, lam=0.8)
+    dense = torch.ones(1, int(own.sum()))
+    alone = token_rewards(scores, log_probs[:, own], reference[:, own], dense, 0.1)
+    expected = generalized_advantages(alone, values[:, own], dense, gamma=0.9, lam=0.8)
+    assert torch.allclose(rewards[:, own], alone) and (rewards[:, ~own] == 0).all()
+    for found, wanted in zip((advantages, returns), expected):
+        assert torch.allclose(found[:, own], wanted, atol=1e-6) and (found[:, ~own] == 0).all()
