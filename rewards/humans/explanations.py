@@ -8,12 +8,18 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rewards.errors import InputError
+from rewards.harmonic.reward import HarmonicEval
 from rewards.humans.files import number, text
 from rewards.humans.metrics.base import TextItem
+from rewards.humans.metrics.harmonic import score_items
+from rewards.images import to_pil
 from rewards.runs.files import numbered_lines
+
+# What a record holds beside text and input is the reward's to say; it is read back by its names.
+Record: TypeAlias = dict[str, Any]
 
 _STYLE = (
     "body{font:14px sans-serif;max-width:60em;margin:2em auto}td,th{padding:.2em .8em;text-align:left}"
@@ -21,48 +27,27 @@ _STYLE = (
 )
 
 
-def explain_texts(reward: Any, items: Sequence[TextItem]) -> list[dict[str, Any]]:
-    """Rate texts with HarmonicEval, then ask its judge for the reason of every criterion's rating.
+def explain_texts(reward: HarmonicEval, items: Sequence[TextItem]) -> list[Record]:
+    """Rate texts with a HarmonicEval that explains, as records to be written and shown.
 
     Args:
-        reward: a HarmonicEval whose judge can explain.
+        reward: made with `explain=True`.
         items: n texts of its task.
 
     Returns:
-        n JSON-able records: those of `HarmonicScores.records()` with the `text`, and under `reasons` a reason by
-        criterion; None where the text was not judged or the judge said nothing.
+        n JSON-able records: those of `HarmonicScores.records()` with `text` and `input`; under `explanations` a reason
+        by criterion, None where the text was not judged or the judge said nothing.
 
     Raises:
-        UnsupportedAbility: the judge cannot explain.
+        InputError: the reward does not explain.
     """
-    from rewards.harmonic.criteria import render
-
-    scores = reward.score(
-        [item.image for item in items],
-        [item.text for item in items],
-        inputs=[item.input for item in items] if reward.takes_input else None,
-        boxes=[item.box for item in items] if reward.task.needs_box else None,
-    )
-    judged = [n for n, reason in enumerate(scores.reasons) if reason is None]
-    asked = [
-        (n, name, render(template, items[n].text, items[n].input), f"{reward.ratings[int(best)]:g}")
-        for n in judged
-        for (name, template), best in zip(reward.prompts.items(), scores.probabilities[n].argmax(-1), strict=True)
-    ]
-    pictures = {n: _picture(reward, items[n]) for n in judged}
-    reasons = reward.judge.explain(
-        [pictures[n] for n, *_ in asked], [prompt for _, _, prompt, _ in asked], [rating for *_, rating in asked]
-    )
-    records = [
-        {"text": item.text, "input": item.input, **record, "reasons": dict.fromkeys(reward.criteria)}
-        for item, record in zip(items, scores.records(), strict=True)
-    ]
-    for (n, name, _, _), reason in zip(asked, reasons, strict=True):
-        records[n]["reasons"][name] = reason
-    return records
+    if not reward.explain:
+        raise InputError("the reward does not explain; make it with HarmonicEval(..., explain=True)")
+    records = score_items(reward, items).records()
+    return [{"text": item.text, "input": item.input, **record} for item, record in zip(items, records, strict=True)]
 
 
-def write_explanations(folder: Path, items: Sequence[TextItem], records: Sequence[dict[str, Any]]) -> None:
+def write_explanations(folder: Path, items: Sequence[TextItem], records: Sequence[Record]) -> None:
     """Write `explanations.jsonl` and a page that shows pictures, ratings and reasons, `explanations.html`.
 
     Args:
@@ -97,18 +82,7 @@ def read_items(path: str | Path, images: Path | None = None) -> list[TextItem]:
     return items
 
 
-def _picture(reward: Any, item: TextItem) -> Any:
-    """The picture as the judge saw it: with the box drawn where the task has one."""
-    from rewards.harmonic.boxes import draw_box
-    from rewards.images import to_pil
-
-    picture = to_pil(item.image)
-    return draw_box(picture, item.box) if reward.task.needs_box and item.box is not None else picture
-
-
-def _section(item: TextItem, record: dict[str, Any]) -> str:
-    from rewards.images import to_pil
-
+def _section(item: TextItem, record: Record) -> str:
     try:
         buffer = io.BytesIO()
         to_pil(item.image).save(buffer, format="PNG")
@@ -117,8 +91,8 @@ def _section(item: TextItem, record: dict[str, Any]) -> str:
         shown = html.escape(str(error))
     rows = "".join(
         f"<tr><td>{html.escape(name)}</td><td>{_shown(record['parts'].get(name))}</td>"
-        f"<td>{html.escape(record['reasons'][name] or '')}</td></tr>"
-        for name in record["reasons"]
+        f"<td>{html.escape(record['explanations'][name] or '')}</td></tr>"
+        for name in record["explanations"]
     )
     asked = f"<p><i>{html.escape(record['input'])}</i></p>" if record["input"] else ""
     overall = _shown(record["overall"]) if record["abstained"] is None else html.escape(record["abstained"])

@@ -11,20 +11,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rewards.harmonic.reward import HarmonicEval
 from rewards.humans.metrics.base import TextItem
+from rewards.humans.metrics.harmonic import score_items
 from rewards.humans.statistics.agreement import agreement
+from rewards.humans.statistics.pair_counts import Array, Integers
 from rewards.humans.tables import text_table, with_interval
 from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate
 
-Array = NDArray[Any]
 SIGMA_BINS = 4
 _SCALE_LINE = re.compile(r"^\s*(?:- )?\d\b.*$", re.MULTILINE)
 
@@ -108,12 +108,12 @@ class Probe:
 
 
 def probe_judge(
-    reward: Any,
+    reward: HarmonicEval,
     items: Sequence[TextItem],
     human: Mapping[str, Sequence[float]],
     *,
     paraphrases: Mapping[str, Mapping[str, str]] | None = None,
-    groups: Sequence[Any] | None = None,
+    groups: Sequence[Hashable] | None = None,
     resamples: int = 1000,
     seed: int = 0,
 ) -> Probe:
@@ -127,7 +127,7 @@ def probe_judge(
         groups: n labels of what is resampled together, e.g. the picture.
         resamples, seed: of the intervals.
     """
-    scores = reward.score(*_arguments(reward, items))
+    scores = score_items(reward, items)
     judged = (~scores.abstained).numpy()
     kept = np.flatnonzero(judged)
     labels = [groups[int(n)] for n in kept] if groups is not None else None
@@ -137,12 +137,15 @@ def probe_judge(
         truth = np.asarray(human[name], dtype=float)[kept]
         score, sigma = (getattr(scores, field)[kept, c].double().numpy() for field in ("criteria", "sigma"))
         error = score - truth
-        settings: dict[str, Any] = {"groups": labels, "resamples": resamples, "seed": seed}
+
+        def rho(x: Array, y: Array, labels: Sequence[Hashable] | None = labels) -> Estimate:
+            return agreement(x, y, labels, resamples=resamples, seed=seed)["spearman"]
+
         probes[name] = CriterionProbe(
-            agreement(sigma, np.abs(error), **settings)["spearman"],
+            rho(sigma, np.abs(error)),
             error_by_sigma(sigma, np.abs(error)),
             calibration_error(scores.probabilities[kept, c].double().numpy(), truth, reward.ratings),
-            agreement(words, error, **settings)["spearman"],
+            rho(words, error),
         )
     shifts, notes = _shifts(reward, items, scores.criteria.double().numpy(), kept, paraphrases or {})
     return Probe(probes, shifts, len(kept), notes)
@@ -199,7 +202,7 @@ def reversed_scale(template: str) -> str | None:
 
 
 def _shifts(
-    reward: Any, items: Sequence[TextItem], base: Array, kept: Array, own: Mapping[str, Mapping[str, str]]
+    reward: HarmonicEval, items: Sequence[TextItem], base: Array, kept: Integers, own: Mapping[str, Mapping[str, str]]
 ) -> tuple[dict[str, dict[str, tuple[float, float]]], list[str]]:
     variants: dict[str, dict[str, str]] = {}
     turned = {name: reversed_scale(template) for name, template in reward.prompts.items()}
@@ -223,7 +226,7 @@ def _shifts(
             reward.judge, reward.task.name, gamma=reward.gamma, ratings=reward.ratings, normalize=reward.normalize,
             min_rating_mass=reward.min_rating_mass, prompts=prompts,
         )  # fmt: skip
-        moved = other.score(*_arguments(other, items)).criteria.double().numpy()
+        moved = score_items(other, items).criteria.double().numpy()
         result[label] = {name: _change(base[kept, c], moved[kept, c]) for c, name in enumerate(reward.criteria)}
     return result, notes
 
@@ -240,9 +243,3 @@ def _replaced(template: str, changes: Sequence[tuple[str, str]]) -> str:
     for old, new in changes:
         template = template.replace(old, new)
     return template
-
-
-def _arguments(reward: Any, items: Sequence[TextItem]) -> tuple[Any, ...]:
-    inputs = [item.input for item in items] if reward.takes_input else None
-    boxes = [item.box for item in items] if reward.task.needs_box else None
-    return [item.image for item in items], [item.text for item in items], inputs, boxes

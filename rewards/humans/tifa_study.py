@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -87,7 +86,7 @@ def read_tifa_study(path: str | Path) -> list[StudyItem]:
 _FIELDS = ("text_id", "image_path", "text", "human_scores", "human_avg")
 
 
-def _item(path: str | Path, key: str, row: Any) -> StudyItem:
+def _item(path: str | Path, key: str, row: object) -> StudyItem:
     def refuse(reason: str) -> InputError:
         return InputError(f"{path}, row {key!r}: {reason}")
 
@@ -110,12 +109,32 @@ def _item(path: str | Path, key: str, row: Any) -> StudyItem:
     return StudyItem(key, prompt_id, str(row["text"]), key.removeprefix(prompt_id + "_"), tuple(ratings), scores)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _not_rating(value: Any) -> bool:
+def _not_rating(value: object) -> bool:
     return not _is_number(value) or value not in RATINGS
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """How well two annotators agree, and the most that a metric can reach.
+
+    Attributes:
+        between_annotators: one rating against the other.
+        reliability_one, reliability_mean: of a single rating and of the mean of the two (Spearman-Brown).
+        ceiling_pearson: of a perfect metric with the mean rating.
+    """
+
+    between_annotators: Agreement
+    reliability_one: float
+    reliability_mean: float
+    ceiling_pearson: float
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        return {**vars(self), "between_annotators": self.between_annotators.as_dict()}
 
 
 @dataclass(frozen=True)
@@ -125,13 +144,13 @@ class StudyReport:
     overall: dict[str, Agreement]
     by_generator: dict[str, dict[str, Agreement]]
     by_source: dict[str, dict[str, Agreement]]
-    ceiling: dict[str, Any]
+    ceiling: Ceiling | None
     prompts: int
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain values for JSON. Correlations are fractions; None where undefined."""
 
-        def plain(table: dict[str, Agreement]) -> dict[str, Any]:
+        def plain(table: dict[str, Agreement]) -> dict[str, object]:
             return {name: result.as_dict() for name, result in table.items()}
 
         return finite_or_none(
@@ -141,7 +160,7 @@ class StudyReport:
                 "metrics": plain(self.overall),
                 "by_generator": {name: plain(table) for name, table in self.by_generator.items()},
                 "by_source": {name: plain(table) for name, table in self.by_source.items()},
-                "inter_annotator": self.ceiling,
+                "inter_annotator": self.ceiling.as_dict() if self.ceiling is not None else {},
             }
         )
 
@@ -176,7 +195,7 @@ def study_report(items: list[StudyItem], *, resamples: int = 2000, seed: int = 0
     )
 
 
-def annotator_ceiling(items: list[StudyItem], *, resamples: int = 2000, seed: int = 0) -> dict[str, Any]:
+def annotator_ceiling(items: list[StudyItem], *, resamples: int = 2000, seed: int = 0) -> Ceiling | None:
     """How well two annotators agree with each other, and what follows for a metric.
 
     The file does not say which annotator gave which rating, so that each pair enters in both orders; the result does
@@ -185,11 +204,10 @@ def annotator_ceiling(items: list[StudyItem], *, resamples: int = 2000, seed: in
     by its square root.
 
     Returns:
-        `between_annotators` (Agreement as dict, one rating against the other), `reliability_one`, `reliability_mean`,
-        `ceiling_pearson`; an empty dict unless every picture has exactly two ratings.
+        None unless every picture has exactly two ratings.
     """
     if any(len(item.ratings) != 2 for item in items):
-        return {}
+        return None
     first, second = np.array([item.ratings for item in items], dtype=float).T
     groups = [item.prompt_id for item in items] * 2
     both = agreement(
@@ -197,9 +215,4 @@ def annotator_ceiling(items: list[StudyItem], *, resamples: int = 2000, seed: in
     )
     single = both["pearson"].value
     mean = 2 * single / (1 + single)
-    return {
-        "between_annotators": both.as_dict(),
-        "reliability_one": single,
-        "reliability_mean": mean,
-        "ceiling_pearson": math.sqrt(max(mean, 0.0)),
-    }
+    return Ceiling(both, single, mean, math.sqrt(max(mean, 0.0)))

@@ -15,8 +15,8 @@ def test_jsonl_and_csv_give_the_same_columns(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"m": 1.5, "g": "p"}\n\n{"m": null, "g": 3}\n')
     (tmp_path / "a.csv").write_text("m,g\n1.5,p\n,3\n")
     for name in ("a.jsonl", "a.csv"):
-        columns = read_columns(tmp_path / name, ["m"], ["g"])
-        assert columns["m"][0] == 1.5 and np.isnan(columns["m"][1]) and list(columns["g"]) == ["p", "3"]
+        numbers, labels = read_columns(tmp_path / name, ["m"], ["g"])
+        assert numbers["m"][0] == 1.5 and np.isnan(numbers["m"][1]) and labels["g"] == ["p", "3"]
 
 
 @pytest.mark.parametrize(

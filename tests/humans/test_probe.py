@@ -114,11 +114,11 @@ def test_probe_command_on_mmhe_and_on_the_shapes_study(tmp_path):
 
 
 def test_explanations_stand_beside_the_scores_and_are_shown(tmp_path):
-    reward = HarmonicEval(KnownFaults())
+    reward = HarmonicEval(KnownFaults(), explain=True)
     chosen = [TextItem(tiny_models.picture(0), "a <b> word"), TextItem(None, "no picture")]
     records = explain_texts(reward, chosen)
-    assert records[0]["reasons"]["clarity"].startswith("because of ") and records[0]["parts"]["clarity"] > 1
-    assert set(records[1]["reasons"].values()) == {None} and records[1]["abstained"]
+    assert records[0]["explanations"]["clarity"].startswith("because of ") and records[0]["parts"]["clarity"] > 1
+    assert set(records[1]["explanations"].values()) == {None} and records[1]["abstained"]
     write_explanations(tmp_path / "out", chosen, records)
     page = (tmp_path / "out" / "explanations.html").read_text()
     assert "a &lt;b&gt; word" in page and "because of" in page and "data:image/png;base64" in page

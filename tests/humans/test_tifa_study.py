@@ -100,7 +100,7 @@ def test_ceiling_does_not_depend_on_which_annotator_stands_first(tmp_path):
     for content in (rows, swapped):
         path = tmp_path / "study.json"
         path.write_text(json.dumps(content))
-        found.append(annotator_ceiling(read_tifa_study(path), resamples=10)["reliability_one"])
+        found.append(annotator_ceiling(read_tifa_study(path), resamples=10).reliability_one)
     assert found[0] == pytest.approx(found[1])
 
 

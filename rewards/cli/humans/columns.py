@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import typer
 
@@ -22,24 +22,30 @@ def agreement(
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
 ) -> None:
     """Agreement of columns of scores with a column of human scores; the first metric is tested against the others."""
+    from functools import partial
+
+    from rewards.errors import InputError
     from rewards.humans.columns import read_columns
     from rewards.humans.statistics.agreement import agreement as compare
     from rewards.humans.statistics.agreement import difference
+    from rewards.humans.statistics.named import TIE_RULES, TieRule
     from rewards.humans.tables import with_interval
     from rewards.runs.files import finite_or_none
 
-    columns = read_columns(file, numbers=[human, *metric], labels=[group] if group else [])
-    groups = columns[group] if group else None
-    settings: dict[str, Any] = {"ties": ties, "resamples": resamples, "seed": seed}
-    results = {name: compare(columns[name], columns[human], groups, **settings) for name in metric}
+    if ties not in TIE_RULES:
+        raise InputError(f"--ties {ties}: one of {', '.join(TIE_RULES)} is needed")
+    columns, labels = read_columns(file, numbers=[human, *metric], labels=[group] if group else [])
+    groups = labels[group] if group else None
+    how = partial(compare, ties=cast(TieRule, ties), resamples=resamples, seed=seed)
+    test = partial(difference, ties=cast(TieRule, ties), resamples=resamples, seed=seed)
+    results = {name: how(columns[name], columns[human], groups) for name in metric}
     tests = [
-        (metric[0], other, difference(columns[metric[0]], columns[other], columns[human], groups, **settings))
-        for other in metric[1:]
+        (metric[0], other, test(columns[metric[0]], columns[other], columns[human], groups)) for other in metric[1:]
     ]
     if as_json:
         from dataclasses import asdict
 
-        differences = [finite_or_none({"a": a, "b": b, **asdict(test)}) for a, b, test in tests]
+        differences = [finite_or_none({"a": a, "b": b, **asdict(found)}) for a, b, found in tests]
         metrics = {name: result.as_dict() for name, result in results.items()}
         typer.echo(json.dumps({"metrics": metrics, "differences": differences}, indent=1))
         return
@@ -49,5 +55,7 @@ def agreement(
     for name, result in results.items():
         if result.abstained:
             typer.echo(f"{name} abstained on {result.abstained} items, which are left out")
-    for a, b, test in tests:
-        typer.echo(f"{SHORT[test.statistic]} of {a} minus {b}: {with_interval(test.estimate)}, p = {test.p_value:.4f}")
+    for a, b, found in tests:
+        typer.echo(
+            f"{SHORT[found.statistic]} of {a} minus {b}: {with_interval(found.estimate)}, p = {found.p_value:.4f}"
+        )

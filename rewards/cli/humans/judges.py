@@ -58,6 +58,6 @@ def explain(
     from rewards.judges.loading import load_judge
 
     items = read_items(file)
-    records = explain_texts(HarmonicEval(load_judge(judge), task=task), items)
+    records = explain_texts(HarmonicEval(load_judge(judge), task=task, explain=True), items)
     write_explanations(out, items, records)
     typer.echo(f"{len(records)} texts explained in {out}")

@@ -39,18 +39,16 @@ def tifa(
             for name in report.overall
         ]
         typer.echo("\n" + text_table(header, rows))
-    if report.ceiling:
-        from rewards.runs.intervals import Estimate
-
-        between = report.ceiling["between_annotators"]["statistics"]
+    if report.ceiling is not None:
+        between = report.ceiling.between_annotators
         cells = ", ".join(
-            f"{SHORT[name]} {with_interval(Estimate(**between[name]))}"
+            f"{SHORT[name]} {with_interval(between[name])}"
             for name in ("pearson", "spearman", "kendall_tau_b", "kendall_tau_c")
         )
         typer.echo(f"\nOne annotator against the other: {cells}")
         typer.echo(
-            f"Reliability of the mean rating {report.ceiling['reliability_mean']:.3f}: "
-            f"a perfect metric reaches Pearson {percent(report.ceiling['ceiling_pearson'], 1)}."
+            f"Reliability of the mean rating {report.ceiling.reliability_mean:.3f}: "
+            f"a perfect metric reaches Pearson {percent(report.ceiling.ceiling_pearson, 1)}."
         )
 
 

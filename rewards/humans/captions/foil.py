@@ -78,7 +78,7 @@ def _load(path: str | Path, *names: str) -> dict[str, list[object]]:
     return lists
 
 
-def _fields(row: Any, names: tuple[str, ...], where: str) -> list[Any]:
+def _fields(row: object, names: tuple[str, ...], where: str) -> list[Any]:
     if not isinstance(row, dict) or (missing := [name for name in names if name not in row]):
         raise InputError(
             f"{where}: lacks {', '.join(missing) if isinstance(row, dict) else 'everything: not an object'}"

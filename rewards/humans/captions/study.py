@@ -58,7 +58,7 @@ class CaptionStudy:
 
     def add_file(self, path: Path) -> None:
         """Compare a column `score` of a JSONL file."""
-        self.add(path.stem, read_columns(path, numbers=["score"])["score"])
+        self.add(path.stem, read_columns(path, numbers=["score"]).numbers["score"])
 
     def add_fleur(self, paths: Sequence[Path]) -> None:
         """Compare FLEUR's released scores; of pairs by every rule for ties and both sources of labels."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rewards.harmonic.reward import HarmonicEval
+from rewards.harmonic.scores import HarmonicScores
 from rewards.harmonic.weighting import harmonic_score
 from rewards.humans.metrics.base import MetricScores, TextItem
 from rewards.judges.base import Judge
@@ -16,6 +17,16 @@ def harmonic_reward(judge: Judge, task: str) -> HarmonicEval:
     """HarmonicEval of a task; a judge that keeps prompts of its own for captions only uses these for all tasks."""
     own = judge.prompts or {}
     return HarmonicEval(judge, task=task, prompts=own.get(task, own.get("captioning")))
+
+
+def score_items(reward: HarmonicEval, items: Sequence[TextItem]) -> HarmonicScores:
+    """HarmonicEval's scores of n texts of its task."""
+    return reward.score(
+        [item.image for item in items],
+        [item.text for item in items],
+        inputs=[item.input for item in items] if reward.takes_input else None,
+        boxes=[item.box for item in items] if reward.task.needs_box else None,
+    )
 
 
 def harmonic_scores(
@@ -31,12 +42,7 @@ def harmonic_scores(
     Returns:
         Scores by gamma; `criteria` is the same in all.
     """
-    scores = reward.score(
-        [item.image for item in items],
-        [item.text for item in items],
-        inputs=[item.input for item in items] if reward.takes_input else None,
-        boxes=[item.box for item in items] if reward.task.needs_box else None,
-    )
+    scores = score_items(reward, items)
     criteria = scores.criteria.double().numpy()
     result = {}
     for gamma in gammas:

@@ -243,19 +243,20 @@ def _parse(line: bytes, problems: _Problems) -> Instance | None:
     return Instance(id_, str(task), image, candidates, tuple(choices or ()), row.get("input"), box, tuple(references))
 
 
-def _box(box: Any, task: Any, problems: _Problems) -> tuple[float, ...] | None:
+def _box(box: object, task: object, problems: _Problems) -> tuple[float, ...] | None:
     if box is None:
         if task == "referring":
             problems.add("box", "is missing; task referring needs [left, top, right, bottom]")
         return None
-    numbers = isinstance(box, list) and len(box) == 4 and all(isinstance(edge, int | float) for edge in box)
-    if not numbers or not (box[0] < box[2] and box[1] < box[3]):
-        problems.add("box", f"is {box!r}; [left, top, right, bottom] with left < right and top < bottom is needed")
-        return None
-    return tuple(float(edge) for edge in box)
+    if isinstance(box, list) and len(box) == 4 and all(isinstance(edge, int | float) for edge in box):
+        left, top, right, bottom = map(float, box)
+        if left < right and top < bottom:
+            return left, top, right, bottom
+    problems.add("box", f"is {box!r}; [left, top, right, bottom] with left < right and top < bottom is needed")
+    return None
 
 
-def _candidates(rows: Any, problems: _Problems) -> tuple[Candidate, ...]:
+def _candidates(rows: object, problems: _Problems) -> tuple[Candidate, ...]:
     if not isinstance(rows, list) or len(rows) != CANDIDATES:
         found = len(rows) if isinstance(rows, list) else type(rows).__name__
         problems.add("candidates", f"are {found}; {CANDIDATES} are needed")

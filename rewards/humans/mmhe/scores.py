@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rewards.errors import InputError
 from rewards.humans.files import number
 from rewards.humans.mmhe.records import CANDIDATES, CRITERIA, Instance
+from rewards.humans.statistics.pair_counts import Array
 from rewards.runs.files import numbered_lines
 
 
@@ -23,8 +22,8 @@ class CandidateScores:
     NaN marks a candidate on which the metric abstained.
     """
 
-    overall: NDArray[Any]
-    criteria: NDArray[Any] | None = None
+    overall: Array
+    criteria: Array | None = None
 
 
 def read_scores(path: str | Path, instances: Sequence[Instance]) -> CandidateScores:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rewards.humans.mmhe.best_of_three import SHORT_CRITERIA, Accuracy
 from rewards.humans.mmhe.records import CRITERIA, TASKS
 from rewards.humans.shapes_study.results import Study
+from rewards.humans.statistics.agreement import Agreement
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def plot_study(study: Study, folder: Path) -> None:
@@ -26,16 +31,17 @@ def plot_study(study: Study, folder: Path) -> None:
     ):
         figure, axis = pyplot.subplots(figsize=(9, 4))
         _bars(axis, table, title)
-        _save(pyplot, figure, folder / f"{name}.png")
+        _save(figure, folder / f"{name}.png")
     figure, axis = pyplot.subplots(figsize=(10, 0.5 * len(study.criteria) + 2))
     _taus(axis, study.criteria)
-    _save(pyplot, figure, folder / "table3.png")
+    _save(figure, folder / "table3.png")
     figure, axis = pyplot.subplots(figsize=(6, 4))
     _gammas(axis, study.gammas)
-    _save(pyplot, figure, folder / "table6.png")
+    _save(figure, folder / "table6.png")
+    pyplot.close("all")
 
 
-def _bars(axis: Any, table: Mapping[str, Mapping[str, Accuracy]], title: str) -> None:
+def _bars(axis: Axes, table: Mapping[str, Mapping[str, Accuracy]], title: str) -> None:
     tasks = list(next(iter(table.values())))
     width = 0.8 / len(table)
     for place, (method, row) in enumerate(table.items()):
@@ -51,7 +57,7 @@ def _bars(axis: Any, table: Mapping[str, Mapping[str, Accuracy]], title: str) ->
     axis.legend(fontsize=7, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.08), frameon=False)
 
 
-def _taus(axis: Any, criteria: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+def _taus(axis: Axes, criteria: Mapping[str, Mapping[str, Mapping[str, Agreement]]]) -> None:
     tasks = list(next(iter(criteria.values())))
     values = np.array(
         [[row[task][c]["kendall_tau_b"].value for task in tasks for c in CRITERIA] for row in criteria.values()]
@@ -67,7 +73,7 @@ def _taus(axis: Any, criteria: Mapping[str, Mapping[str, Mapping[str, Any]]]) ->
     axis.figure.colorbar(shown)
 
 
-def _gammas(axis: Any, gammas: Mapping[str, Mapping[str, Accuracy]]) -> None:
+def _gammas(axis: Axes, gammas: Mapping[str, Mapping[str, Accuracy]]) -> None:
     labels = list(gammas)
     for task in next(iter(gammas.values())):
         estimates = [gammas[label][task].estimate for label in labels]
@@ -83,7 +89,6 @@ def _gammas(axis: Any, gammas: Mapping[str, Mapping[str, Accuracy]]) -> None:
     axis.legend(fontsize=8)
 
 
-def _save(pyplot: Any, figure: Any, path: Path) -> None:
+def _save(figure: Figure, path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)

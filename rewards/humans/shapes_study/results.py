@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -67,7 +66,7 @@ class Study:
     def as_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
 
-        def plain(table: Mapping[str, Mapping[str, Accuracy]]) -> dict[str, Any]:
+        def plain(table: Mapping[str, Mapping[str, Accuracy]]) -> dict[str, object]:
             return {
                 name: {task: {**vars(a), "estimate": vars(a.estimate)} for task, a in row.items()}
                 for name, row in table.items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from rewards.humans.metrics.battery import HARMONIC, WITHOUT_CRITERIA, WITHOUT_WEIGHTS, Battery, gamma_name
 from rewards.humans.metrics.harmonic import GAMMAS
@@ -14,9 +13,10 @@ from rewards.humans.mmhe.scoring import score_instances
 from rewards.humans.shapes_study.instances import study_instances
 from rewards.humans.shapes_study.plots import plot_study
 from rewards.humans.shapes_study.results import Study
+from rewards.judges.base import Judge
 
 
-def run_study(judge: Any, folder: Path, *, per_task: int = 100, seed: int = 0, resamples: int = 1000) -> Study:
+def run_study(judge: Judge, folder: Path, *, per_task: int = 100, seed: int = 0, resamples: int = 1000) -> Study:
     """Draw the instances, score them with every metric, write tables (`study.txt`, `study.json`) and plots.
 
     Args:

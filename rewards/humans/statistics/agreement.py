@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import scipy.stats
@@ -17,10 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from rewards.errors import InputError
 from rewards.humans.statistics import named as statistics
-from rewards.humans.statistics.pair_counts import count_pairs, dense_ranks
+from rewards.humans.statistics.pair_counts import Array, Integers, count_pairs, dense_ranks
 from rewards.humans.statistics.resampling import resample
 from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate, percentile_interval, two_sided_p
+
+Labels: TypeAlias = Sequence[Hashable] | NDArray[np.generic]
 
 STATISTICS = (
     "pearson",
@@ -84,7 +86,7 @@ class Difference:
 def agreement(
     metric: ArrayLike,
     human: ArrayLike,
-    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    groups: Labels | None = None,
     *,
     ties: statistics.TieRule = "half",
     confidence: float = 0.95,
@@ -146,7 +148,7 @@ def difference(
     metric_a: ArrayLike,
     metric_b: ArrayLike,
     human: ArrayLike,
-    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    groups: Labels | None = None,
     *,
     statistic: str = "kendall_tau_b",
     ties: statistics.TieRule = "half",
@@ -181,7 +183,7 @@ def difference(
     )
 
 
-def _point_values(metric: NDArray[Any], human: NDArray[Any], clusters: NDArray[Any], ties: Any) -> dict[str, float]:
+def _point_values(metric: Array, human: Array, clusters: Integers, ties: statistics.TieRule) -> dict[str, float]:
     counts = count_pairs(metric, human)
     constant = np.ptp(metric) == 0 or np.ptp(human) == 0
     values = {
@@ -204,8 +206,8 @@ def _check_settings(confidence: float, resamples: int) -> None:
 
 
 def _aligned(
-    metrics: Sequence[ArrayLike], human: ArrayLike, groups: Sequence[Hashable] | NDArray[Any] | None
-) -> tuple[list[NDArray[Any]], NDArray[Any], NDArray[np.int64], int]:
+    metrics: Sequence[ArrayLike], human: ArrayLike, groups: Labels | None
+) -> tuple[list[Array], Array, Integers, int]:
     """Check lengths and values, leave out the items on which a metric abstained, number the clusters from 0."""
     y = _vector(human, "human")
     columns = [_vector(metric, "metric") for metric in metrics]
@@ -228,7 +230,7 @@ def _aligned(
     return [column[keep] for column in columns], y[keep], clusters, int((~keep).sum())
 
 
-def _vector(values: ArrayLike, name: str) -> NDArray[Any]:
+def _vector(values: ArrayLike, name: str) -> Array:
     try:
         vector = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -238,7 +240,7 @@ def _vector(values: ArrayLike, name: str) -> NDArray[Any]:
     return vector
 
 
-def _refuse(bad: NDArray[Any], values: NDArray[Any], what: str, needed: str) -> None:
+def _refuse(bad: NDArray[np.bool_], values: Array, what: str, needed: str) -> None:
     if bad.any():
         index = int(np.flatnonzero(bad)[0])
         raise InputError(f"{what} of item {index} is {values[index]}; {needed}")

@@ -47,5 +47,5 @@ def read_thumb_scores(path: Path) -> MetricScores:
     rows = numbered_lines(path) if path.suffix == ".jsonl" else csv_rows(path)
     header = next((row for _, row in rows), {})
     criteria = list(OUR_CRITERIA) if all(name in header for name in OUR_CRITERIA) else []
-    columns = read_columns(path, numbers=["score", *criteria])
+    columns = read_columns(path, numbers=["score", *criteria]).numbers
     return MetricScores(columns["score"], np.stack([columns[name] for name in criteria], axis=1) if criteria else None)
