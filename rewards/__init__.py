@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from rewards.harmonic.reward import HarmonicEval
     from rewards.judges.loading import load_judge
     from rewards.reward import Reward, Scores
+    from rewards.rubric.reward import Rubric
     from rewards.tifa.questions.question import Question
     from rewards.tifa.reward import TIFA
     from rewards.tifa.store.store import QuestionStore
+    from rewards.tifa.vqascore import VQAScore
     from rewards.trainers.diffusion.ddpo import DDPOConfig, DDPOTrainer
     from rewards.trainers.language.ppo import PPOConfig, PPOTrainer
 
@@ -39,8 +41,10 @@ _HOMES = {
     "Question": "rewards.tifa.questions.question",
     "QuestionStore": "rewards.tifa.store.store",
     "Reward": "rewards.reward",
+    "Rubric": "rewards.rubric.reward",
     "Scores": "rewards.reward",
     "TIFA": "rewards.tifa.reward",
+    "VQAScore": "rewards.tifa.vqascore",
     "load_judge": "rewards.judges.loading",
 }
 
@@ -58,7 +62,9 @@ __all__ = [
     "QuestionStore",
     "Reward",
     "RewardsError",
+    "Rubric",
     "Scores",
+    "VQAScore",
     "load_judge",
 ]
 

@@ -27,8 +27,9 @@ class RewardSettings:
     """A reward, and how to build it in any process.
 
     Args:
-        kind: `harmonic` (:class:`~rewards.HarmonicEval`), `tifa` (:class:`~rewards.TIFA`), `function` (of a user's
-            own) or `combined` (a weighted sum of others).
+        kind: `harmonic` (:class:`~rewards.HarmonicEval`), `tifa` (:class:`~rewards.TIFA`), `vqascore`
+            (:class:`~rewards.VQAScore`), `rubric` (:class:`~rewards.Rubric`), `function` (of a user's own) or
+            `combined` (a weighted sum of others).
         name: of its curves; default: the reward's own.
         judge: name, directory, preset or URL for :func:`rewards.load_judge`, or `shapes-oracle`.
         device, dtype, revision: of the judge; by default it lives on its process's own device.
@@ -39,6 +40,8 @@ class RewardSettings:
         answer, soft, aggregate, dependencies, none_of_these: of TIFA; `soft: mass` is Soft-TIFA.
         matching: how free-form answers become choices: `code`, `paper`, or `official` as the released scorer does.
         sentence_model: SBERT for TIFA's free-form answers; None matches exactly.
+        wording: of VQAScore.
+        items, column, weighting: of a rubric; gamma and soft are its as well.
         function: `package.module:name` of a function, a reward, or a class without arguments.
         rewards: of a combined reward, each with its own settings and weight.
         standardize, on_abstain: of :class:`~rewards.Combined`.
@@ -46,7 +49,7 @@ class RewardSettings:
         optional: in the sum: its None means "does not apply" and adds nothing, instead of "could not be judged".
     """
 
-    kind: Literal["harmonic", "tifa", "function", "combined"] = "harmonic"
+    kind: Literal["harmonic", "tifa", "vqascore", "rubric", "function", "combined"] = "harmonic"
     name: str | None = None
     judge: str | None = None
     device: str | None = None
@@ -69,6 +72,10 @@ class RewardSettings:
     none_of_these: bool = False
     matching: Literal["code", "paper", "official"] = "code"
     sentence_model: str | None = SENTENCE_MODEL
+    wording: Literal["vqascore", "geneval2"] = "vqascore"
+    items: list[Any] | None = None
+    column: str = "rubric"
+    weighting: Literal["stated", "harmonic", "contrast"] = "stated"
     function: str | None = None
     rewards: list[RewardSettings] = field(default_factory=list)
     standardize: Literal["none", "running"] = "none"
@@ -79,7 +86,7 @@ class RewardSettings:
     def __post_init__(self) -> None:
         if not math.isfinite(self.weight):
             raise InputError(f"the weight of a reward must be a finite number, got {self.weight}")
-        if self.kind in ("harmonic", "tifa") and self.judge is None:
+        if self.kind not in ("function", "combined") and self.judge is None:
             raise InputError(f"a reward of kind {self.kind!r} needs a judge: a name, directory, preset or URL")
         if (self.kind == "function") != (self.function is not None):
             raise InputError(
@@ -205,6 +212,27 @@ def _tifa(settings: RewardSettings, device: str | None) -> Reward:
     )
 
 
+def _vqascore(settings: RewardSettings, device: str | None) -> Reward:
+    from rewards.tifa.vqascore import VQAScore
+
+    return VQAScore(build_judge(settings, device), wording=settings.wording)
+
+
+def _rubric(settings: RewardSettings, device: str | None) -> Reward:
+    from rewards.rubric.reward import Rubric
+
+    if settings.soft == "mass":
+        raise InputError("a rubric's soft is true or false; 'mass' is TIFA's")
+    return Rubric(
+        build_judge(settings, device),
+        settings.items,
+        column=settings.column,
+        soft=settings.soft,
+        weighting=settings.weighting,
+        gamma=settings.gamma,
+    )
+
+
 def _function(settings: RewardSettings, device: str | None) -> Reward:
     from rewards.functions import import_reward
 
@@ -224,4 +252,11 @@ def _combined(settings: RewardSettings, device: str | None) -> Reward:
     )
 
 
-_BUILDERS: Mapping[str, Any] = {"harmonic": _harmonic, "tifa": _tifa, "function": _function, "combined": _combined}
+_BUILDERS: Mapping[str, Any] = {
+    "harmonic": _harmonic,
+    "tifa": _tifa,
+    "vqascore": _vqascore,
+    "rubric": _rubric,
+    "function": _function,
+    "combined": _combined,
+}

@@ -16,12 +16,12 @@ from PIL import Image
 from rewards.errors import InputError
 from rewards.images import unbatch
 from rewards.judges.base import Judge
-from rewards.judges.pictures import picture as judgeable_picture
 from rewards.reward import Json, Reward
 from rewards.tifa.answers import DEPENDENCIES, AnswerRow, TIFAScores, with_dependencies
 from rewards.tifa.asking import among_choices, by_mass, in_own_words
 from rewards.tifa.gradient import among_choices_with_grad, soft_scores
 from rewards.tifa.matching import AnswerMatcher
+from rewards.tifa.pictures import usable_picture
 from rewards.tifa.questions.question import Question
 from rewards.tifa.scoring import AGGREGATES
 from rewards.tifa.store.store import QuestionStore
@@ -178,7 +178,9 @@ class TIFA(Reward):
                 continue
             questions = next(asked)
             try:
-                loaded[index] = _usable(picture.detach() if isinstance(picture, torch.Tensor) else picture, index)
+                loaded[index] = usable_picture(
+                    picture.detach() if isinstance(picture, torch.Tensor) else picture, index
+                )
             except (InputError, OSError) as error:
                 reasons[index] = str(error)
                 continue
@@ -227,11 +229,3 @@ def _check_options(
         raise InputError(f"aggregate is {aggregate!r}; expected one of {', '.join(map(repr, AGGREGATES))}")
     if dependencies not in DEPENDENCIES:
         raise InputError(f"dependencies is {dependencies!r}; expected one of {', '.join(map(repr, DEPENDENCIES))}")
-
-
-def _usable(image: object, index: int) -> Image.Image | torch.Tensor:
-    pixels = judgeable_picture(image, index, keep_tensors=True).pixels  # a tensor stays on its device
-    black = not pixels.any() if isinstance(pixels, torch.Tensor) else pixels.getextrema() == ((0, 0),) * 3
-    if black:
-        raise InputError(f"image {index} is black throughout")
-    return pixels

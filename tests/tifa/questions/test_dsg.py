@@ -59,7 +59,7 @@ def test_rows_become_questions_and_faults_are_named_by_row(tmp_path: Path) -> No
         f"{path}, line 7: a: there is a proposition 5 already",
         f"{path}, line 8: a: proposition 6 has no question",
     ]
-    with pytest.raises(InputError, match="no column .*'dependency'"):
+    with pytest.raises(InputError, match=r"no column .*'dependency'"):
         (tmp_path / "e.csv").write_text("item_id,text\n")
         read_dsg(tmp_path / "e.csv")
 

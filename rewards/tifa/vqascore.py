@@ -1,0 +1,84 @@
+"""VQAScore: one question about the whole prompt, answered by the probability of "yes" (Lin et al. 2024, 2404.01291)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from rewards.errors import InputError
+from rewards.images import unbatch
+from rewards.judges.base import Judge
+from rewards.reward import Json, Reward, Scores
+from rewards.tifa.pictures import usable_picture
+from rewards.tifa.surface_forms import surface_forms
+
+WORDINGS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "vqascore": ('Does this figure show "{text}"? Please answer yes or no.', ("Yes",)),
+    "geneval2": ('Does this image show "{text}"? Answer the question with Yes or No.', surface_forms("Yes")),
+}
+"""The question, and the spellings of the answer that count: as t2v_metrics asks, and as GenEval 2's script does."""
+
+
+class VQAScore(Reward):
+    """How probable it is that the judge answers "yes" when asked whether a picture shows its prompt.
+
+    Args:
+        judge: tells how probable an answer is among all (see :meth:`rewards.judges.base.Judge.mass`).
+        wording: "vqascore" (t2v_metrics) or "geneval2"; they differ in question and counted spellings.
+        name: of its curves.
+
+    Raises:
+        UnsupportedAbility: A judge that cannot tell.
+        InputError: An unknown wording.
+
+    Example:
+        >>> VQAScore(load_judge("Qwen/Qwen3-VL-8B-Instruct")).score([picture], ["a red car"])  # doctest: +SKIP
+    """
+
+    judges = "pictures"
+
+    def __init__(self, judge: Judge, wording: str = "vqascore", name: str = "VQAScore") -> None:
+        if wording not in WORDINGS:
+            raise InputError(f"wording is {wording!r}; expected one of {', '.join(map(repr, WORDINGS))}")
+        judge.require("mass")
+        self.judge = judge
+        self.wording = wording
+        self.__name__ = name
+
+    def identity(self, texts: Sequence[str] | None = None) -> dict[str, Json]:
+        """Judge and wording."""
+        question, forms = WORDINGS[self.wording]
+        return {
+            "reward": self.__name__,
+            "judge": self.judge.identity(),
+            "wording": self.wording,
+            "question": question,
+            "answers": list(forms),
+        }
+
+    def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[object]) -> Scores:
+        """See :meth:`rewards.reward.Reward.score`; in [0, 1]."""
+        pictures = unbatch(images)
+        if len(pictures) != len(texts):
+            raise InputError(f"got {len(pictures)} images but {len(texts)} prompts; expected one a row")
+        reasons: list[str | None] = [None] * len(texts)
+        rows, usable = [], []
+        for row, (picture, text) in enumerate(zip(pictures, texts, strict=True)):
+            if text is None:
+                reasons[row] = f"image {row} has no prompt"
+                continue
+            try:
+                usable.append(usable_picture(picture, row))
+                rows.append(row)
+            except (InputError, OSError) as error:
+                reasons[row] = str(error)
+        question, forms = WORDINGS[self.wording]
+        overall = torch.full((len(texts),), torch.nan)
+        if rows:
+            asked = [question.replace("{text}", texts[row] or "") for row in rows]
+            overall[rows] = self.judge.mass(usable, asked, [forms] * len(rows))
+        for row in rows:
+            if overall[row].isnan():
+                reasons[row] = f"the judge could not answer about image {row}"
+        return Scores(overall, reasons)
