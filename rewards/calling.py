@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import numpy as np
 
 from rewards.errors import InputError
-from rewards.reward import Reward, Scores, number_or_none, score_guarded
+from rewards.scores import Scores, number_or_none
 from rewards.trl_inputs import completion_picture, completion_text, prompt_text, row_boxes, row_images, row_inputs
 
 logger = logging.getLogger(__name__)
@@ -23,8 +24,41 @@ LogMetric = Callable[[str, float], None]
 LogExtra = Callable[[str, list[object]], None]
 
 
+class Scorer(Protocol):
+    """What a convention needs of a :class:`~rewards.reward.Reward`."""
+
+    __name__: str
+
+    def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[Any]) -> Scores:
+        """See :meth:`rewards.reward.Reward.score`."""
+
+    def metrics(self, scores: Scores) -> dict[str, float]:
+        """See :meth:`rewards.reward.Reward.metrics`."""
+
+
+def score_guarded(
+    reward: Scorer, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[object]
+) -> Scores:
+    """:meth:`Reward.score` for long runs: a reward that fails costs its samples and nothing else.
+
+    Returns:
+        The scores; all NaN, with the error as reason, where the reward raised.
+
+    Raises:
+        InputError: the reward refused its input: a mistake of the caller, which no repetition mends.
+    """
+    try:
+        return reward.score(images, texts, **columns)
+    except InputError:
+        raise
+    except Exception as error:
+        reason = f"{reward.__name__}: {type(error).__name__}: {error}"
+        logger.warning("a batch of %d samples could not be scored: %s", len(texts), reason, exc_info=error)
+        return Scores.nothing([reason] * len(texts))
+
+
 def for_pictures(
-    reward: Reward, images: Sequence[object] | None, prompts: Sequence[object], metadata: Sequence[object] | None
+    reward: Scorer, images: Sequence[object] | None, prompts: Sequence[object], metadata: Sequence[object] | None
 ) -> tuple[np.ndarray, dict[str, float]]:
     """A reward in the convention of diffusion trainers.
 
@@ -45,7 +79,7 @@ def for_pictures(
 
 
 def for_trl(
-    reward: Reward, prompts: Sequence[object], completions: Sequence[object], columns: Mapping[str, object]
+    reward: Scorer, prompts: Sequence[object], completions: Sequence[object], columns: Mapping[str, object]
 ) -> list[float | None]:
     """A reward in TRL's convention.
 
@@ -66,7 +100,7 @@ def for_trl(
 
 
 def score_for_trl(
-    reward: Reward, prompts: Sequence[object], completions: Sequence[object], columns: Mapping[str, object]
+    reward: Scorer, prompts: Sequence[object], completions: Sequence[object], columns: Mapping[str, object]
 ) -> Scores:
     """The scores of a batch that TRL hands over, every part of them; arguments as in :func:`for_trl`."""
     if len(prompts) != len(completions):
@@ -93,7 +127,7 @@ def score_for_trl(
     return score_guarded(reward, images, [completion_text(completion) for completion in completions], **rows)
 
 
-def log_to_trl(reward: Reward, scores: Scores, columns: Mapping[str, object]) -> None:
+def log_to_trl(reward: Scorer, scores: Scores, columns: Mapping[str, object]) -> None:
     """Hand a batch to TRL's loggers, where it gave any; warn of abstentions with the first reason."""
     if scores.abstained.any():
         first = next(reason for reason in scores.reasons if reason is not None)
@@ -110,7 +144,7 @@ def log_to_trl(reward: Reward, scores: Scores, columns: Mapping[str, object]) ->
         log_extra(f"{reward.__name__}/abstained", list(scores.reasons))
 
 
-def warn_of_sums(reward: Reward, columns: Mapping[str, object]) -> None:
+def warn_of_sums(reward: Scorer, columns: Mapping[str, object]) -> None:
     """Warn, once a trainer, where TRL sums this reward with others by itself.
 
     TRL sums its reward functions with `nansum`: a text that this reward cannot judge, and another can, counts as 0 in
@@ -155,7 +189,7 @@ class PartFunction:
         return [None if out else number_or_none(v) for v, out in zip(column.tolist(), scores.abstained.tolist())]
 
 
-def part_functions(reward: Reward, parts: Sequence[str]) -> list[PartFunction]:
+def part_functions(reward: Scorer, parts: Sequence[str]) -> list[PartFunction]:
     """TRL reward functions, one for each of some parts of a reward, that judge a batch once.
 
     A sample that abstains as a whole is None in all of them: TRL sums several functions with `nansum`, so that a
@@ -174,7 +208,7 @@ class _SharedPass:
     """The scores of the batch at hand. A batch is the `completions` object that TRL passes to every function in turn;
     a part that asks again for the same object starts a new round."""
 
-    def __init__(self, reward: Reward) -> None:
+    def __init__(self, reward: Scorer) -> None:
         self.reward = reward
         self._lock = threading.Lock()
         self._completions: Sequence[object] | None = None
@@ -187,7 +221,7 @@ class _SharedPass:
         if not all(isinstance(function, PartFunction) and function._shared is self for function in functions):
             warn_of_sums(self.reward, columns)
 
-    def __reduce__(self) -> tuple[type[_SharedPass], tuple[Reward]]:
+    def __reduce__(self) -> tuple[type[_SharedPass], tuple[Scorer]]:
         return type(self), (self.reward,)
 
     def scores(

@@ -67,7 +67,7 @@ def best_of_n(
     Candidates are sampled by this process; the engine ranks them. Exit status as of `rewards rerank`.
     """
     from rewards.jobs.engine import Engine
-    from rewards.rerank.generate import SHAPES
+    from rewards.rerank.generate_settings import SHAPES
     from rewards.rerank.run import BestOfNSettings, run_best_of_n
     from rewards.runs.config import load_config, parse_overrides
 

@@ -10,7 +10,6 @@ the mean of its prompt (:class:`rewards.hosts.shared.Neutral`), since EasyR1 nee
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, neutral, parts_of, read_label, resident_reward
 
@@ -19,7 +18,7 @@ REWARD_TYPE = "batch"
 
 
 def compute_score(
-    reward_inputs: Sequence[Mapping[str, Any]], config: str | None = None, **settings: Any
+    reward_inputs: Sequence[Mapping[str, object]], config: str | None = None, **settings: object
 ) -> list[dict[str, float]]:
     """The rewards of a batch.
 
@@ -37,7 +36,7 @@ def compute_score(
     labels = [read_label(row["ground_truth"]) for row in reward_inputs]
     reward = resident_reward(config, **settings)
     pictures = [first_of(label, PICTURE_KEYS) for label in labels]
-    texts = [row.get("response") for row in reward_inputs]
+    texts = [text if isinstance(text := row.get("response"), str) else None for row in reward_inputs]
     groups = [str(row["ground_truth"]) for row in reward_inputs]
     values, scores = neutral(reward).score(pictures, texts, groups, **columns_of(labels))
     return [{"overall": value, **parts_of(scores, row)} for row, value in enumerate(values)]

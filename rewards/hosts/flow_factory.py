@@ -10,7 +10,6 @@ tested on a stand-in of it. An abstention gets the mean of its prompt (:class:`r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from flow_factory.rewards import PointwiseRewardModel, RewardModelOutput
@@ -30,7 +29,7 @@ class PictureReward(PointwiseRewardModel):
 
     required_fields = ("prompt", "image")
 
-    def __init__(self, config: Any, accelerator: Any) -> None:
+    def __init__(self, config: object, accelerator: object) -> None:
         super().__init__(config, accelerator)
         self.reward = resident_reward((getattr(config, "extra_kwargs", None) or {}).get("config"))
 

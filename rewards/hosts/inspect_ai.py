@@ -13,7 +13,6 @@ import base64
 import binascii
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from inspect_ai.model import ChatMessage, ContentImage
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
@@ -24,7 +23,7 @@ from rewards.reward import score_guarded
 
 
 @scorer(metrics={"*": [mean(), stderr()]})
-def reward_scorer(config: str | None = None, **settings: Any) -> Scorer:
+def reward_scorer(config: str | None = None, **settings: object) -> Scorer:
     """Overall score and every part of a model's answer, one metric each.
 
     Args:
@@ -37,7 +36,7 @@ def reward_scorer(config: str | None = None, **settings: Any) -> Scorer:
     reward = resident_reward(config, **settings)
 
     async def score(state: TaskState, target: Target) -> Score:
-        metadata: Mapping[str, Any] = state.metadata or {}
+        metadata: Mapping[str, object] = state.metadata or {}
         picture = first_of(metadata, ("image",)) or _picture(state.messages)
         columns = {"inputs": [state.input_text], **columns_of([metadata])}
         text = state.output.completion

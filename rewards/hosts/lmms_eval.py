@@ -11,12 +11,19 @@ judged is left out of the means and counted by `task.abstained`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, resident_reward
 from rewards.reward import Scores, score_guarded
 
-Aggregation = Callable[[Sequence[Mapping[str, Any]]], float]
+Aggregation = Callable[[Sequence["Item"]], float]
+
+
+class Item(NamedTuple):
+    """One document with the model's answer."""
+
+    doc: Mapping[str, object]
+    text: str | None
 
 
 class RewardTask:
@@ -26,19 +33,19 @@ class RewardTask:
         config, settings: of :func:`rewards.hosts.shared.resident_reward`.
     """
 
-    def __init__(self, config: str | None = None, **settings: Any) -> None:
+    def __init__(self, config: str | None = None, **settings: object) -> None:
         self.reward = resident_reward(config, **settings)
-        self._items: Sequence[Mapping[str, Any]] = ()
+        self._items: Sequence[Item] = ()
         self._scores = Scores.nothing([])
 
-    def process_results(self, doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def process_results(self, doc: Mapping[str, object], results: Sequence[str]) -> dict[str, Item]:
         """What one document brings to each metric: lmms-eval gives it to the aggregations.
 
         Args:
             doc: the document, with its picture under `image` (or `images`), and `question` or `box`.
             results: the model's answer.
         """
-        item = {"doc": doc, "text": results[0] if results else None}
+        item = Item(doc, results[0] if results else None)
         return {f"rewards_{name}": item for name in ("overall", "abstained", *self._parts())}
 
     def mean(self, part: str) -> Aggregation:
@@ -48,23 +55,23 @@ class RewardTask:
             part: `overall`, or the name of a part, such as `correctness`.
         """
 
-        def aggregate(items: Sequence[Mapping[str, Any]]) -> float:
+        def aggregate(items: Sequence[Item]) -> float:
             return self.reward.metrics(self._judged(items))[f"rewards/{self.reward.__name__}/{part}/mean"]
 
         return aggregate
 
-    def abstained(self, items: Sequence[Mapping[str, Any]]) -> float:
+    def abstained(self, items: Sequence[Item]) -> float:
         """The aggregation of `rewards_abstained`: how many texts could not be judged."""
         return float(self._judged(items).abstained.sum())
 
     def _parts(self) -> tuple[str, ...]:
         return self.reward.score([], [], inputs=[], boxes=[]).part_names
 
-    def _judged(self, items: Sequence[Mapping[str, Any]]) -> Scores:
+    def _judged(self, items: Sequence[Item]) -> Scores:
         # Every metric is aggregated over the same items, handed over in a list of its own.
         if [id(item) for item in items] != [id(item) for item in self._items]:
-            docs = [item["doc"] for item in items]
+            docs = [item.doc for item in items]
             pictures = [first_of(doc, PICTURE_KEYS) for doc in docs]
-            self._scores = score_guarded(self.reward, pictures, [item["text"] for item in items], **columns_of(docs))
+            self._scores = score_guarded(self.reward, pictures, [item.text for item in items], **columns_of(docs))
             self._items = items
         return self._scores

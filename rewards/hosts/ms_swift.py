@@ -30,7 +30,7 @@ class RewardsORM(ORM):
         args: ms-swift's own; not looked at.
     """
 
-    def __init__(self, args: object = None, **kwargs: Any) -> None:
+    def __init__(self, args: object = None, **kwargs: object) -> None:
         super().__init__(args, **kwargs)
         self.reward = resident_reward()
 

@@ -30,7 +30,7 @@ _neutral: dict[int, Neutral] = {}
 _lock = threading.Lock()
 
 
-def resident_reward(config: str | os.PathLike[str] | None = None, **settings: Any) -> Reward:
+def resident_reward(config: str | os.PathLike[str] | None = None, **settings: object) -> Reward:
     """The reward that a host's settings describe, built once a process.
 
     Args:
@@ -161,12 +161,12 @@ class _Mean:
             self.count += 1
 
 
-def first_of(given: Mapping[str, Any], names: Sequence[str]) -> Any:
+def first_of(given: Mapping[str, object], names: Sequence[str]) -> Any:
     """The first of some keys that has a value; None without any."""
     return next((given[name] for name in names if given.get(name) is not None), None)
 
 
-def read_label(label: object) -> Mapping[str, Any]:
+def read_label(label: object) -> Mapping[str, object]:
     """What a host's only free text column (label, ground truth) says about a sample: the JSON object in it.
 
     Raises:
@@ -187,7 +187,7 @@ def read_label(label: object) -> Mapping[str, Any]:
     return read
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def columns_of(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
     """Questions and boxes of rows, as columns for :meth:`Reward.score`; a column that no row has is left out."""
     found = {"inputs": [first_of(row, INPUT_KEYS) for row in rows], "boxes": [first_of(row, BOX_KEYS) for row in rows]}
     return {name: values for name, values in found.items() if any(value is not None for value in values)}

@@ -9,7 +9,6 @@ What cannot be judged is left out of the means and counted (`abstained`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,7 +38,7 @@ class RewardMetric(Metric):
     count: Tensor
     abstained: Tensor
 
-    def __init__(self, config: str | Reward | None = None, **settings: Any) -> None:
+    def __init__(self, config: str | Reward | None = None, **settings: object) -> None:
         super().__init__()
         self.reward = config if isinstance(config, Reward) else resident_reward(config, **settings)
         self.parts = self.reward.score([], [], inputs=[], boxes=[]).part_names

@@ -15,7 +15,6 @@ none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, neutral, parts_of, resident_reward
 
@@ -24,9 +23,9 @@ def compute_score(
     data_source: str,
     solution_str: str,
     ground_truth: object,
-    extra_info: Mapping[str, Any] | None = None,
+    extra_info: Mapping[str, object] | None = None,
     config: str | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> dict[str, float]:
     """The reward of one completion.
 

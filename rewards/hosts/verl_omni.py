@@ -11,7 +11,6 @@ against the signature in its repository and tested on a stand-in of it. An abste
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from torch import Tensor
 
@@ -24,9 +23,9 @@ def compute_score(
     data_source: str,
     solution_image: Tensor,
     ground_truth: object,
-    extra_info: Mapping[str, Any] | None = None,
+    extra_info: Mapping[str, object] | None = None,
     config: str | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> dict[str, float]:
     """The reward of one picture.
 

@@ -10,75 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rewards.errors import InputError
 from rewards.jobs.sources import Source, open_source
+from rewards.rerank.generate_settings import SHAPES, GenerateSettings, Sampler
 from rewards.runs.files import finite_or_none, write_json, write_lines, write_whole
 from rewards.runs.identity import as_json, check_same
 
-SHAPES = "shapes"
 WEIGHTS = Path(__file__).resolve().parents[1] / "shapes" / "weights"
 PRESETS = {"shapes-captioner": WEIGHTS / "captioner", "shapes-generator": WEIGHTS / "stable_diffusion"}
-
-
-@dataclass
-class GenerateSettings:
-    """What is sampled.
-
-    Attributes:
-        prompts: JSON lines, CSV, Parquet or a dataset folder with `image` (and `prompt`, `question`) for texts,
-            `prompt` for pictures, and an optional `id`; or "shapes" for held-out prompts of the shapes world.
-        model: checkpoint name or directory, or "shapes-captioner", "shapes-generator", which with prompts "shapes" are
-            the defaults.
-        kind: "texts" from a vision-language model, "pictures" from a diffusers pipeline.
-        n: candidates a prompt.
-        seed: of all noise.
-        limit: prompts taken from the start of the file; for "shapes" how many (default 64).
-        batch_size: candidates sampled at a time.
-        shard_size: prompts committed together; a killed run repeats one shard at most.
-        device, dtype, revision: of the model.
-        instruction: the user's message for rows with neither prompt nor question.
-        max_new_tokens, temperature: of texts; temperature 0 is greedy.
-        num_inference_steps, guidance_scale, eta: of pictures; eta counts for DDIM only.
-    """
-
-    prompts: str
-    model: str | None = None
-    kind: Literal["texts", "pictures"] = "texts"
-    n: int = 8
-    seed: int = 0
-    limit: int | None = None
-    batch_size: int = 64
-    shard_size: int = 64
-    device: str | None = None
-    dtype: str | None = None
-    revision: str | None = None
-    instruction: str = "Describe the image."
-    max_new_tokens: int = 64
-    temperature: float = 1.0
-    num_inference_steps: int = 30
-    guidance_scale: float = 7.5
-    eta: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.model is None and self.prompts == SHAPES:
-            self.model = "shapes-captioner" if self.kind == "texts" else "shapes-generator"
-        if self.model is None:
-            raise InputError("no model is named: give the checkpoint that samples the candidates")
-        for name in ("n", "batch_size", "shard_size", "max_new_tokens", "num_inference_steps"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; at least 1 is needed")
-        if self.limit is not None and self.limit < 1:
-            raise InputError(f"limit is {self.limit}; at least 1 is needed")
-        if not self.temperature >= 0:
-            raise InputError(f"temperature is {self.temperature}; at least 0 is needed")
-
-
-Sampler = Callable[[Sequence[dict[str, Any]], Sequence[int]], list[Any]]
 
 
 def generate(settings: GenerateSettings, folder: str | Path, on_shard: Callable[[], object] | None = None) -> Path:

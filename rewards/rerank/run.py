@@ -9,7 +9,8 @@ from tqdm import tqdm
 
 from rewards.build import RewardSettings
 from rewards.jobs.engine import Engine
-from rewards.rerank.generate import SHAPES, GenerateSettings, generate
+from rewards.rerank.generate import generate
+from rewards.rerank.generate_settings import SHAPES, GenerateSettings
 from rewards.rerank.outputs import OutputSettings, Summary, write_outputs
 from rewards.rerank.settings import RerankSettings
 from rewards.rerank.task import start_rerank

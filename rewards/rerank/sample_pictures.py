@@ -11,7 +11,7 @@ from diffusers import DiffusionPipeline
 
 from rewards.errors import InputError
 from rewards.judges.local import resolve_device, resolve_dtype
-from rewards.rerank.generate import GenerateSettings, Sampler
+from rewards.rerank.generate_settings import GenerateSettings, Sampler
 
 
 def picture_sampler(settings: GenerateSettings, path: str) -> Sampler:

@@ -9,7 +9,7 @@ from rewards.generation.checkpoints import load_writer
 from rewards.generation.texts import write_texts
 from rewards.images import to_pil
 from rewards.judges.local import resolve_device, resolve_dtype
-from rewards.rerank.generate import GenerateSettings, Sampler
+from rewards.rerank.generate_settings import GenerateSettings, Sampler
 
 
 def text_sampler(settings: GenerateSettings, path: str) -> Sampler:

@@ -114,7 +114,7 @@ def test_rows_are_the_local_engines_and_a_finished_job_starts_nothing(tmp_path, 
 
 def test_best_of_n_ranks_on_ray_what_it_sampled_here(tmp_path, monkeypatch):
     from rewards.jobs.engine import Engine
-    from rewards.rerank.generate import GenerateSettings
+    from rewards.rerank.generate_settings import GenerateSettings
     from rewards.rerank.run import BestOfNSettings, run_best_of_n
 
     monkeypatch.setenv("PYTHONPATH", os.getcwd())

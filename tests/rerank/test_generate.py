@@ -11,7 +11,8 @@ from PIL import Image
 from rewards.build import RewardSettings
 from rewards.errors import InputError
 from rewards.generation.texts import SeededNoise
-from rewards.rerank.generate import GenerateSettings, candidate_seed, generate
+from rewards.rerank.generate import candidate_seed, generate
+from rewards.rerank.generate_settings import GenerateSettings
 from rewards.rerank.run import BestOfNSettings, run_best_of_n
 from rewards.rerank.sample_texts import text_sampler
 from rewards.rerank.settings import RerankSettings

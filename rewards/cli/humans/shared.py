@@ -20,6 +20,7 @@ SHORT = {
 
 
 def battery(judge: str | None, clip: str | None, bert: str | None) -> Battery:
+    """The metrics that can be run with what the user named."""
     from rewards.humans.metrics.battery import Battery
     from rewards.humans.metrics.clip_score import CLIPScore
     from rewards.judges.loading import load_judge
@@ -29,6 +30,7 @@ def battery(judge: str | None, clip: str | None, bert: str | None) -> Battery:
 
 
 def agreement_table(results: dict[str, Agreement]) -> str:
+    """A row a metric, a column a statistic that any of them has, with intervals."""
     from rewards.humans.tables import text_table, with_interval
 
     names = [name for name in SHORT if any(result[name].value == result[name].value for result in results.values())]
