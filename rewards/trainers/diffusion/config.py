@@ -56,6 +56,7 @@ class DiffusionConfig:
         sample_num_batches_per_epoch: Batches sampled an epoch, a process.
         sample_num_images_per_prompt: Pictures of each prompt in an epoch.
         negative_prompts: The negative prompt under guidance.
+        max_sequence_length: Tokens that the prompt has for T5 (Stable Diffusion 3).
 
         train_batch_size: Pairs of sample and step in one call of the network, a process.
         train_gradient_accumulation_steps: See above.
@@ -129,6 +130,7 @@ class DiffusionConfig:
     sample_num_batches_per_epoch: int = 2
     sample_num_images_per_prompt: int = 8
     negative_prompts: str = ""
+    max_sequence_length: int = 256
 
     train_batch_size: int = 4
     train_gradient_accumulation_steps: int = 1
@@ -168,10 +170,10 @@ class DiffusionConfig:
 
     def __post_init__(self) -> None:
         positive = (
-            "num_checkpoint_limit lora_rank sample_num_steps sample_batch_size sample_num_batches_per_epoch "
-            "sample_num_images_per_prompt train_batch_size train_gradient_accumulation_steps train_num_inner_epochs "
-            "max_workers eval_num_images_per_prompt train_learning_rate train_adv_clip_max eval_batch_size "
-            "eval_num_steps"
+            "num_checkpoint_limit lora_rank max_sequence_length sample_num_steps sample_batch_size "
+            "sample_num_batches_per_epoch sample_num_images_per_prompt train_batch_size "
+            "train_gradient_accumulation_steps train_num_inner_epochs max_workers eval_num_images_per_prompt "
+            "train_learning_rate train_adv_clip_max eval_batch_size eval_num_steps"
         )
         not_negative = (
             "num_epochs save_freq eval_freq audit_freq num_logged_samples train_adv_min advantage_epsilon "

@@ -181,6 +181,7 @@ class DiffusionTrainer:
         started = time.perf_counter()
         args = self.method.args
         self.optimization.begin_epoch(rate := self.rates.at(epoch - self.stages.first_epoch(epoch)))
+        self.method.begin_epoch(epoch)
         drawn = self._draw_and_score(epoch)
         sampled = time.perf_counter()
         judged = gather(drawn.judged, drawn.local, with_details=False)

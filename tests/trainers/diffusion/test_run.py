@@ -106,7 +106,7 @@ def test_prompts_come_from_a_tifa_file_and_are_split(tmp_path, tiny_model, tifa_
     [
         (["trainer.num_epoch=1"], "trainer: unknown key 'num_epoch'; did you mean 'num_epochs'"),
         (["trainer.seed=1"], "seed is a setting of the run"),
-        (["method=dpo"], "method 'dpo' is not known; there are ddpo, nft, reward_gradient"),
+        (["method=dpo"], "method 'dpo' is not known; there are ddpo, nft, flow_grpo, reward_gradient"),
         (["reward.judge=no-such-judge"], "no-such-judge"),
         (["model=no/such/model"], "no/such/model"),
         (["prompts=missing.json"], "missing.json"),

@@ -8,12 +8,22 @@ import torch
 from diffusers import (
     AutoencoderKL,
     DDIMScheduler,
+    FlowMatchEulerDiscreteScheduler,
+    SD3Transformer2DModel,
+    StableDiffusion3Pipeline,
     StableDiffusionPipeline,
     StableDiffusionXLPipeline,
     UNet2DConditionModel,
 )
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, PreTrainedTokenizerFast
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5EncoderModel,
+)
 
 WORDS = "a red green blue circle square on white black background".split()
 SCHEDULER: dict[str, Any] = {
@@ -114,6 +124,41 @@ def stable_diffusion_xl(seed: int = 0) -> StableDiffusionXLPipeline:
             projection_class_embeddings_input_dim=4 * 6 + 8,
         ),
         scheduler=DDIMScheduler(**SCHEDULER),
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def stable_diffusion_3(seed: int = 0, shift: float = 3.0, **scheduler: Any) -> StableDiffusion3Pipeline:
+    """Stable Diffusion 3 in miniature: flow matching, three text encoders, a shift in the autoencoder."""
+    torch.manual_seed(seed)
+    vae = _vae()
+    vae.register_to_config(shift_factor=0.1)
+    transformer = SD3Transformer2DModel(
+        sample_size=4,
+        patch_size=2,
+        in_channels=4,
+        out_channels=4,
+        num_layers=2,
+        attention_head_dim=8,
+        num_attention_heads=4,
+        joint_attention_dim=32,
+        caption_projection_dim=32,
+        pooled_projection_dim=16,
+        pos_embed_max_size=4,
+    )
+    torch.nn.init.normal_(transformer.proj_out.weight, std=0.2)
+    t5 = T5Config(vocab_size=4 + len(WORDS), d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=2, dropout_rate=0.0)
+    pipeline = StableDiffusion3Pipeline(
+        transformer=transformer,
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=shift, **scheduler),
+        vae=vae,
+        text_encoder=CLIPTextModelWithProjection(_text(projection_dim=8)),
+        tokenizer=tokenizer(),
+        text_encoder_2=CLIPTextModelWithProjection(_text(projection_dim=8)),
+        tokenizer_2=tokenizer(),
+        text_encoder_3=T5EncoderModel(t5),
+        tokenizer_3=tokenizer(),
     )
     pipeline.set_progress_bar_config(disable=True)
     return pipeline

@@ -104,6 +104,9 @@ class Method(ABC, Generic[C]):
         self.tools = tools
         self.sampler = Sampler(self.new_stepper(tools.policy), self.args.sample_guidance_scale)
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Called before an epoch's pictures are drawn."""
+
     def draw(self, prompts: Sequence[str], noise: Noise) -> Rollout:
         """Draw a batch of training pictures."""
         return draw(self.tools.policy, prompts, self.sampler, noise, keep_from=0 if self.keep_steps else None)

@@ -49,8 +49,8 @@ class PolicyGradient(Method[C]):
         """Loss of each pair, (P,), from log(p_new / p_old), advantages, the step as it is now and the state taken."""
         return clipped_loss(log_ratio.exp(), advantages, self.clip_range)
 
-    def distance(self, new: Gaussian, base: Gaussian) -> Tensor:
-        """Distance of a step to the base model's, (P,)."""
+    def distance(self, new: Gaussian, base: Gaussian, prediction: Tensor, base_prediction: Tensor) -> Tensor:
+        """Distance of a step to the base model's, (P,), from both Gaussians and both predictions of the network."""
         return kl_divergence(new, base)
 
     def update(self, batch: Batch) -> dict[str, float]:
@@ -81,7 +81,8 @@ class PolicyGradient(Method[C]):
         rows, at = rows.to(policy.device), steps.to(policy.device)
         latents, following = rollout.latents[rows, at], rollout.latents[rows, at + 1]
         conditioning = rollout.conditioning.rows(rows)
-        step = self.sampler.step(policy, latents, steps, conditioning)
+        stepper, prediction = self.sampler.stepper, self.sampler.predict(policy, latents, steps, conditioning)
+        step = stepper.step(prediction, latents, steps)
         new, old = log_probability(following, step), rollout.log_probs[rows, at]
         if on_policy:
             # No update has happened since these samples were drawn, so the ratio is 1 by definition. The recorded
@@ -92,8 +93,8 @@ class PolicyGradient(Method[C]):
         self._record(totals, (new - old).detach(), losses, on_policy)
         if self.args.train_kl_coefficient is not None:
             with torch.no_grad(), policy.base_model():
-                base = self.sampler.step(policy, latents, steps, conditioning)
-            distance = self.distance(step, base)
+                base = self.sampler.predict(policy, latents, steps, conditioning)
+            distance = self.distance(step, stepper.step(base, latents, steps), prediction, base)
             totals.add("policy/kl", distance)
             losses = losses + self.args.train_kl_coefficient * distance
         return losses

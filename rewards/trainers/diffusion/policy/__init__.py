@@ -9,6 +9,7 @@ import torch
 from rewards.errors import InputError
 from rewards.trainers.diffusion.config import DiffusionConfig
 from rewards.trainers.diffusion.policy.base import Policy
+from rewards.trainers.diffusion.policy.transformer import TransformerPolicy
 from rewards.trainers.diffusion.policy.unet import UNetPolicy
 
 if TYPE_CHECKING:
@@ -29,4 +30,8 @@ def new_policy(pipeline: DiffusionPipeline, args: DiffusionConfig, device: torch
     """
     if getattr(pipeline, "unet", None) is not None:
         return UNetPolicy(pipeline, args, device, keep_base)
-    raise InputError(f"{type(pipeline).__name__} has no unet; a Stable Diffusion 1.x, 2.x or SDXL pipeline is needed")
+    if getattr(pipeline, "transformer", None) is not None:
+        return TransformerPolicy(pipeline, args, device, keep_base)
+    raise InputError(
+        f"{type(pipeline).__name__} has no unet and no transformer; Stable Diffusion 1.x, 2.x, XL or 3 is needed"
+    )
