@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +20,8 @@ class Looked(NamedTuple):
     """What the processor made of a row's pictures.
 
     Attributes:
-        inputs: Everything for the vision tower, on the device, as a batch of one row.
+        inputs: Everything for the vision tower, as a batch of one row, floating numbers in the model's dtype. It stays
+            where the processor made it until its batch goes to the device.
         replacements: The text that stands for each picture once it is expanded to its number of tokens.
     """
 
@@ -83,7 +84,8 @@ class Encoder:
             replacements = [entry["replacement"] for entry in inputs["text_replacement_offsets"][0]]
         except (KeyError, TypeError) as error:
             raise NotImplementedError(f"no text replacements from {type(self.processor).__name__}") from error
-        looked = Looked(self.to_device(inputs, skip=_TEXT_KEYS), replacements)
+        seen = {key: self._cast(value) for key, value in _tensors(inputs).items() if key not in _TEXT_KEYS}
+        looked = Looked(seen, replacements)
         if self.ids(looked, _PROBE) != inputs["input_ids"][0].tolist():
             raise NotImplementedError(f"{type(self.processor).__name__} encodes text in a way of its own")
         return looked
@@ -106,10 +108,13 @@ class Encoder:
         by_id = {self.tokenizer.convert_tokens_to_ids(token): found for token, found in repeated.items()}
         return [token for token in ids for _ in range(next(by_id[token]) if token in by_id else 1)]
 
-    def to_device(self, inputs: Any, skip: Sequence[str] = ()) -> dict[str, torch.Tensor]:
+    def to_device(self, inputs: Mapping[str, object]) -> dict[str, torch.Tensor]:
         """The tensors among `inputs` on the device, floating ones in the model's dtype."""
-        return {
-            key: value.to(self.device, self.dtype if value.is_floating_point() else value.dtype)
-            for key, value in inputs.items()
-            if isinstance(value, torch.Tensor) and key not in skip
-        }
+        return {key: self._cast(value).to(self.device) for key, value in _tensors(inputs).items()}
+
+    def _cast(self, value: torch.Tensor) -> torch.Tensor:
+        return value.to(self.dtype) if value.is_floating_point() else value
+
+
+def _tensors(inputs: Mapping[str, object]) -> dict[str, torch.Tensor]:
+    return {key: value for key, value in inputs.items() if isinstance(value, torch.Tensor)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ class Plain:
         self._keeps_logits = "logits_to_keep" in inspect.signature(type(model).forward).parameters
 
     @torch.no_grad()
-    def logits(self, inputs: dict[str, torch.Tensor], then: Sequence[int] = ()) -> torch.Tensor:
+    def logits(self, inputs: Mapping[str, torch.Tensor], then: Sequence[int] = ()) -> torch.Tensor:
         """Float32 logits `(1 + len(then), V)` after the prompt and after each token of `then`."""
         full: dict[str, Any] = with_tokens(inputs, then)
         kept = len(then) + 1
@@ -26,22 +26,25 @@ class Plain:
         return self.model(**full, use_cache=False).logits[0, -kept:].float()
 
     @torch.no_grad()
-    def greedy(self, inputs: dict[str, torch.Tensor], stop_tokens: Sequence[int], longest: int) -> list[int]:
-        """Continue greedily until a stop token (left out) or `longest` tokens."""
+    def greedy(
+        self, inputs: Mapping[str, torch.Tensor], then: Sequence[int], stop_tokens: Sequence[int], longest: int
+    ) -> list[int]:
+        """Continue the prompt and `then` greedily until a stop token (left out) or `longest` tokens."""
+        full = with_tokens(inputs, then)
         ids = self.model.generate(
-            **inputs,
+            **full,
             max_new_tokens=longest,
             do_sample=False,
             repetition_penalty=1.0,
             eos_token_id=list(stop_tokens),
             pad_token_id=stop_tokens[0] if stop_tokens else 0,
         )
-        new = ids[0, inputs["input_ids"].shape[1] :].tolist()
+        new = ids[0, full["input_ids"].shape[1] :].tolist()
         ends = [at for at, token in enumerate(new) if token in stop_tokens]
         return new[: ends[0]] if ends else new
 
 
-def with_tokens(inputs: dict[str, torch.Tensor], then: Sequence[int]) -> dict[str, torch.Tensor]:
+def with_tokens(inputs: Mapping[str, torch.Tensor], then: Sequence[int]) -> dict[str, torch.Tensor]:
     """A processor's inputs with further text tokens after the prompt; masks and token types cover them too."""
     if not then:
         return dict(inputs)

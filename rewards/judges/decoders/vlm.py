@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 from transformers import AutoModelForImageTextToText
 
 from rewards.judges.base import DEFAULT_RATINGS, Ability, Ratings, UnsupportedAbility, check_choices, check_rows
-from rewards.judges.decoders.encoding import Looked
+from rewards.judges.decoders.encoding import Encoder
+from rewards.judges.decoders.engine import Engine
 from rewards.judges.decoders.first_tokens import first_tokens
-from rewards.judges.decoders.plain import with_tokens
+from rewards.judges.decoders.inputs import ARCHITECTURES
 from rewards.judges.decoders.rating_tokens import RatingTokens, continuation, find_rating_tokens, following_tokens
-from rewards.judges.decoders.rows import Abstained, PictureRows, Row
-from rewards.judges.decoders.shared_prefix import ARCHITECTURES
+from rewards.judges.decoders.reading import Reading
+from rewards.judges.decoders.rows import Abstained, Asked
+from rewards.judges.decoders.tasks import Read, Write
 from rewards.judges.local import LocalJudge
+from rewards.judges.prompting import Prompting
 
 logger = logging.getLogger(__name__)
 
@@ -30,22 +35,22 @@ LONGEST_REASON = 128
 """Most new tokens of the reason for a rating."""
 
 TOKEN_BUDGET = 16_384
-"""Cache slots (rows x tokens) of the first batch; halved for good whenever the device runs out of memory."""
+"""Slots (rows x tokens) of the first batch; halved for good whenever the device runs out of memory."""
 
 
 class VLMJudge(LocalJudge):
     """Any `AutoModelForImageTextToText`.
 
-    Rows are grouped by picture; within a picture, what prompts share is computed once for the architectures in
-    :data:`rewards.judges.decoders.shared_prefix.ARCHITECTURES`. Others take one full prompt at a time, and say so
-    once. Either way a result does not depend on the other rows (float32: to 1e-5).
+    Rows are grouped by picture; what its prompts share is computed once, and several pictures go through together, for
+    the architectures in :data:`rewards.judges.decoders.inputs.ARCHITECTURES`. Others take one full prompt at a time,
+    and say so once. Either way a result does not depend on the other rows (float32: to 1e-5).
 
     The rating is read at one fixed position, right after the generation prompt: digits in the text under judgment are
     never taken for it.
 
     Args:
         path: Checkpoint name or directory.
-        token_budget: Most cache slots (rows x tokens) of a batch.
+        token_budget: Most slots (rows x tokens) of a batch.
         options: As for :class:`rewards.judges.local.LocalJudge`.
 
     Example:
@@ -58,8 +63,9 @@ class VLMJudge(LocalJudge):
 
     def __init__(self, path: str, *, token_budget: int = TOKEN_BUDGET, **options: Any) -> None:
         super().__init__(path, **options)
-        self.rows = PictureRows(self.name, self.model, self.processor, self.device, token_budget)
-        self.prompting = self.rows.encoder.prompting
+        self.prompting = Prompting(self.processor)
+        encoder = Encoder(self.processor, self.prompting, self.device, self.model.dtype)
+        self.engine = Engine(self.name, self.model, encoder, self.device, token_budget)
         self.tokenizer = self.processor.tokenizer
         self._stop_tokens = _stop_tokens(self.model, self.tokenizer)
         self._rating_tokens: dict[tuple[str, ...], RatingTokens] = {}
@@ -93,9 +99,14 @@ class VLMJudge(LocalJudge):
     def rate(
         self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS
     ) -> Ratings:
-        """Probability of each rating after each prompt; see :meth:`rewards.judges.base.Judge.rate`."""
+        """Probability of each rating after each prompt; see :meth:`rewards.judges.base.Judge.rate`.
+
+        Where the tokenizer puts a token of its own before a rating, the probability of that token is a factor.
+        """
         images = check_rows(images, prompts, "prompt")
-        return self._rate(images, prompts, [self.rating_tokens(ratings)] * len(prompts), len(ratings))
+        tokens = self.rating_tokens(ratings)
+        bridge = tuple(((token,),) for token in tokens.bridge)
+        return self._rate(images, prompts, [(tokens, bridge)] * len(prompts), len(ratings))
 
     def rate_after(
         self, images: Sequence[object], prompts: Sequence[str], said: Sequence[str], ratings: Sequence[str]
@@ -104,25 +115,35 @@ class VLMJudge(LocalJudge):
         images = check_rows(images, prompts, "prompt")
         check_rows(images, said, "text that was said")
         tokens = {text: following_tokens(self.tokenizer, self.prompting.tail, text, ratings) for text in set(said)}
-        return self._rate(images, prompts, [tokens[text] for text in said], len(ratings))
+        return self._rate(images, prompts, [(tokens[text], ()) for text in said], len(ratings))
 
     def _rate(
-        self, images: Sequence[object], prompts: Sequence[str], tokens: Sequence[RatingTokens], count: int
+        self,
+        images: Sequence[object],
+        prompts: Sequence[str],
+        tokens: Sequence[tuple[RatingTokens, tuple[tuple[tuple[int, ...], ...], ...]]],
+        count: int,
     ) -> Ratings:
-        """Probability of each of `count` ratings after each prompt and its bridge."""
-        variants = {tuple(found.bridge): found.variants for found in tokens}
+        """Probability of each of `count` ratings after each prompt.
 
-        def read(row: Row, logits: torch.Tensor) -> torch.Tensor:
-            probabilities = logits[-1].softmax(-1)
-            return torch.stack([probabilities[ids].sum() for ids in variants[row.then]])
-
-        rows = [(prompt, tuple(found.bridge)) for prompt, found in zip(prompts, tokens, strict=True)]
-        results = self._read_logits(images, rows, list(range(len(rows))), read, keep_all=False)
+        Args:
+            images: One a row.
+            prompts: One a row.
+            tokens: Where each row's ratings stand, and the tokens before them whose probability is a factor: none
+                where words were put into the judge's mouth.
+            count: How many ratings there are.
+        """
+        asked = [
+            Asked(at, prompt, tuple(found.bridge), Reading((*factors, tuple(map(tuple, found.variants)))))
+            for at, (prompt, (found, factors)) in enumerate(zip(prompts, tokens, strict=True))
+        ]
         probabilities = torch.full((len(prompts), count), torch.nan)
-        reasons = [result.reason if isinstance(result, Abstained) else None for result in results]
-        for index, result in enumerate(results):
-            if isinstance(result, torch.Tensor):
-                probabilities[index] = result
+        reasons: list[str | None] = [None] * len(prompts)
+        for place, read in enumerate(self._read(images, asked)):
+            if isinstance(read, Abstained):
+                reasons[place] = read.reason
+            else:
+                probabilities[place] = (read[-1] + read[:-1, 0].sum()).exp()
         return Ratings(probabilities, probabilities.sum(-1), tuple(reasons))
 
     def choose(
@@ -131,23 +152,16 @@ class VLMJudge(LocalJudge):
         """Log-probability of each choice and then the end of the turn; see :meth:`rewards.judges.base.Judge.choose`."""
         images = check_rows(images, questions, "question")
         check_choices(questions, choices)
-
-        def read(row: Row, logits: torch.Tensor) -> torch.Tensor:
-            log_probs = logits.log_softmax(-1)
-            said = torch.tensor(row.then, dtype=torch.long, device=logits.device)
-            spoken = log_probs[:-1].gather(1, said[:, None]).sum()
-            return spoken + log_probs[-1, self._stop_tokens].logsumexp(-1)
-
-        rows, owners = [], []
-        for index, (question, offered) in enumerate(zip(questions, choices)):
+        asked = []
+        for at, (question, offered) in enumerate(zip(questions, choices)):
             for choice in offered:
                 said = continuation(self.tokenizer, self.prompting.tail, self.prompting.plain(choice))
-                rows.append((ANSWER_PROMPT.format(question=question), tuple(said)))
-                owners.append(index)
-        scores: list[list[torch.Tensor]] = [[] for _ in questions]
-        for owner, result in zip(owners, self._read_logits(images, rows, owners, read, keep_all=True)):
-            scores[owner].append(result if isinstance(result, torch.Tensor) else torch.tensor(torch.nan))
-        return [torch.stack(row) if row else torch.empty(0) for row in scores]
+                reading = Reading((*(((token,),) for token in said), (tuple(self._stop_tokens),)))
+                asked.append(Asked(at, ANSWER_PROMPT.format(question=question), tuple(said), reading))
+        scores: list[list[float]] = [[] for _ in questions]
+        for row, read in zip(asked, self._read(images, asked)):
+            scores[row.owner].append(math.nan if isinstance(read, Abstained) else float(read.sum()))
+        return [torch.tensor(row, dtype=torch.float32) for row in scores]
 
     def mass(self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]) -> torch.Tensor:
         """Probability that the answer begins as one of some texts; see :meth:`rewards.judges.base.Judge.mass`."""
@@ -155,27 +169,23 @@ class VLMJudge(LocalJudge):
         check_choices(prompts, forms)
         tokens = [tuple(first_tokens(self.tokenizer, spelled)) for spelled in forms]
         # Rows of one prompt are run once, whatever answer they ask for: each run is read for all of them.
-        asked: dict[str, list[tuple[int, ...]]] = {}
+        wanted: dict[str, dict[tuple[int, ...], int]] = {}
         for prompt, ids in zip(prompts, tokens):
-            asked.setdefault(prompt, []).append(ids)
-
-        def read(row: Row, logits: torch.Tensor) -> torch.Tensor:
-            probabilities = logits[-1].softmax(-1)
-            return torch.stack([probabilities[list(ids)].sum() for ids in asked[row.prompt]])
-
-        rows: list[tuple[str, tuple[int, ...]]] = [(prompt, ()) for prompt in prompts]
-        results = self._read_logits(images, rows, list(range(len(rows))), read, keep_all=False)
+            wanted.setdefault(prompt, {}).setdefault(ids, len(wanted[prompt]))
+        asked = [
+            Asked(at, prompt, reading=Reading((tuple(wanted[prompt]),))) for at, prompt in enumerate(prompts)
+        ]
         masses = torch.full((len(prompts),), torch.nan)
-        for index, (result, prompt, ids) in enumerate(zip(results, prompts, tokens)):
-            if isinstance(result, torch.Tensor):
-                masses[index] = result[asked[prompt].index(ids)]
+        for place, (read, prompt, ids) in enumerate(zip(self._read(images, asked), prompts, tokens)):
+            if not isinstance(read, Abstained):
+                masses[place] = read[-1, wanted[prompt][ids]].exp()
         return masses
 
     def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
         """Greedy free-form answers; None where a row's picture cannot be read."""
         images = check_rows(images, questions, "question")
-        rows = [(ANSWER_PROMPT.format(question=question), ()) for question in questions]
-        return self._write(images, rows, LONGEST_ANSWER)
+        asked = [Asked(at, ANSWER_PROMPT.format(question=question)) for at, question in enumerate(questions)]
+        return self._write(images, asked, LONGEST_ANSWER)
 
     def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """Why the judge gave each prompt its rating; see :meth:`rewards.judges.base.Judge.explain`."""
@@ -183,60 +193,41 @@ class VLMJudge(LocalJudge):
         check_rows(images, ratings, "rating")
         why = self.tokenizer.encode(self.prompting.why(), add_special_tokens=False)
         said = [continuation(self.tokenizer, self.prompting.tail, self.prompting.plain(rating)) for rating in ratings]
-        rows = [(prompt, (*spoken, *why)) for prompt, spoken in zip(prompts, said)]
-        return self._write(images, rows, LONGEST_REASON)
+        asked = [Asked(at, prompt, (*spoken, *why)) for at, (prompt, spoken) in enumerate(zip(prompts, said))]
+        return self._write(images, asked, LONGEST_REASON)
 
-    def _write(
-        self, images: Sequence[object], rows: Sequence[tuple[str, tuple[int, ...]]], longest: int
-    ) -> list[str | None]:
+    def _write(self, images: Sequence[object], asked: Sequence[Asked], longest: int) -> list[str | None]:
         """Greedy continuations of prompts, decoded; None for rows that abstain."""
-
-        def shared(looked: Looked, sequences: list[list[int]], found: list[Row], budget: int) -> list[list[int]]:
-            assert self.rows.shared is not None
-            return self.rows.shared.greedy(looked.inputs, sequences, self._stop_tokens, longest, budget)
-
-        def plain(inputs: dict[str, torch.Tensor], row: Row) -> list[int]:
-            return self.rows.plain.greedy(with_tokens(inputs, row.then), self._stop_tokens, longest)
-
         with self._lock:
             self._onload()
-            results = self.rows.run(images, rows, list(range(len(rows))), shared, plain)
+            results = self.engine.run(images, asked, Write(self._stop_tokens, longest))
         return [
             None if isinstance(ids, Abstained) else self.tokenizer.decode(ids, skip_special_tokens=True).strip()
             for ids in results
         ]
 
-    def _read_logits(
-        self,
-        images: Sequence[object],
-        rows: Sequence[tuple[str, tuple[int, ...]]],
-        owners: Sequence[int],
-        read: Callable[[Row, torch.Tensor], torch.Tensor],
-        keep_all: bool,
-    ) -> list[torch.Tensor | Abstained]:
-        """What `read` makes of each row's logits: after the prompt and each token of `then`, or the last ones alone."""
-
-        def shared(looked: Looked, sequences: list[list[int]], found: list[Row], budget: int) -> list[torch.Tensor]:
-            assert self.rows.shared is not None
-            keep = [len(row.then) + 1 if keep_all else 1 for row in found]
-            return self.rows.shared.run(
-                looked.inputs, sequences, keep, lambda index, logits: read(found[index], logits), budget
-            )
-
-        def plain(inputs: dict[str, torch.Tensor], row: Row) -> torch.Tensor:
-            return read(row, self.rows.plain.logits(inputs, row.then))
-
+    def _read(self, images: Sequence[object], asked: Sequence[Asked]) -> list[torch.Tensor | Abstained]:
+        """What each row reads, `(keep, S)` on the CPU: the host waits for the device once, at the end."""
         with self._lock:
             self._onload()
-            found = self.rows.run(images, rows, owners, shared, plain)
-        results: list[torch.Tensor | Abstained] = []
-        for index, result in enumerate(found):
-            if isinstance(result, torch.Tensor):
-                result = result.float().cpu()
-                if not torch.isfinite(result).all():
-                    result = Abstained(f"row {owners[index]}: the judge's logits are not finite")
-            results.append(result)
-        return results
+            results = self.engine.run(images, asked, Read())
+        read = [result for result in results if isinstance(result, torch.Tensor)]
+        widest = max((one.shape[1] for one in read), default=0)
+        filled = [pad(one, (0, widest - one.shape[1])) for one in read]
+        copied = iter(torch.cat(filled).cpu().split([len(one) for one in read]) if read else ())
+        return [
+            result if isinstance(result, Abstained) else _checked(row, next(copied)[:, : result.shape[1]])
+            for row, result in zip(asked, results)
+        ]
+
+
+def _checked(row: Asked, read: torch.Tensor) -> torch.Tensor | Abstained:
+    """What a row reads, unless the judge's numbers broke down on the way."""
+    sizes = [len(sets) for sets in row.reading.wanted]
+    values = [value for one, size in zip(read.tolist(), sizes) for value in one[:size]]
+    if any(math.isnan(value) for value in values):
+        return Abstained(f"row {row.owner}: the judge's logits are not finite")
+    return read
 
 
 def _stop_tokens(model: Any, tokenizer: Any) -> list[int]:

@@ -95,10 +95,10 @@ def test_control_tokens_inject_neither_pictures_nor_turns(tiny_judge):
     for kind in RATERS:
         judge = tiny_judge(kind)
         pictures = next(pictures_of_rows([tiny_models.picture(0)], keep_tensors=True))
-        looked = judge.rows.encoder.look(pictures)
-        expected = judge.rows.control_count(judge.rows.encoder.ids(looked, ""))
+        looked = judge.engine.encoder.look(pictures)
+        expected = judge.engine.rows.control_count(judge.engine.encoder.ids(looked, ""))
         for text in hostile_texts(judge)[:25]:
-            assert judge.rows.control_count(judge.rows.encoder.ids(looked, text)) == expected, (kind, text)
+            assert judge.engine.rows.control_count(judge.engine.encoder.ids(looked, text)) == expected, (kind, text)
 
 
 @pytest.mark.parametrize("kind", ANSWERERS)

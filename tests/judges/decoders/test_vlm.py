@@ -49,8 +49,9 @@ def test_ratings_equal_the_processors_own_full_prompt(tiny_judge, kind):
         for key, filler in [("input_ids", bridge[0]), ("attention_mask", 1)]:
             inputs[key] = torch.cat([inputs[key], torch.tensor([[filler]])], dim=1)
     with torch.no_grad():
-        expected = judge.model(**inputs).logits[0, -1].softmax(-1)
-    expected = torch.tensor([expected[ids].sum() for ids in variants])
+        after_prompt, last = judge.model(**inputs).logits[0, -2:].softmax(-1)
+    said = after_prompt[bridge[0]] if bridge else 1.0
+    expected = torch.tensor([last[ids].sum() * said for ids in variants])
     assert torch.allclose(judge.rate([image], [prompt]).probabilities[0], expected, atol=1e-6)
 
 
