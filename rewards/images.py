@@ -36,6 +36,7 @@ FLOAT_TOLERANCE = 1e-3
 not."""
 
 _CHANNELS = (1, 3, 4)
+_STRIP = 256
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def _from_path(path: str | os.PathLike[str], name: str) -> Image.Image:
 
 def _open(source: str | os.PathLike[str] | IO[bytes], name: str) -> Image.Image:
     with _opened(source, name) as image:
-        return _from_pil(image, name)
+        return _from_pil(image, name, from_file=True)
 
 
 def _opened(source: str | os.PathLike[str] | IO[bytes], name: str) -> Image.Image:
@@ -206,20 +207,25 @@ def _opened(source: str | os.PathLike[str] | IO[bytes], name: str) -> Image.Imag
         raise InputError(f"{name} cannot be read as a picture: {error}") from error
 
 
-def _from_pil(image: Image.Image, name: str) -> Image.Image:
+def _from_pil(image: Image.Image, name: str, from_file: bool = False) -> Image.Image:
     if image.width < 1 or image.height < 1:
         raise InputError(f"{name} is empty ({image.width}x{image.height} pixels)")
     if image.width * image.height > MAX_PIXELS:
         raise InputError(f"{name} has {image.width}x{image.height} pixels; the limit is {MAX_PIXELS:,} in all")
     try:
-        return _to_rgb(ImageOps.exif_transpose(image), name, from_file=image.format is not None)
+        sixteen_bits = image.format is not None
+        if from_file:
+            ImageOps.exif_transpose(image, in_place=True)  # nobody else has it: without a copy where it is upright
+        else:
+            image = ImageOps.exif_transpose(image)
+        return _to_rgb(image, name, sixteen_bits)
     except InputError:
         raise
     except Exception as error:  # files are decoded here at the latest: truncated data, bad checksums, broken EXIF
         raise InputError(f"{name} cannot be decoded: {error}") from error
 
 
-def _to_rgb(image: Image.Image, name: str, from_file: bool) -> Image.Image:
+def _to_rgb(image: Image.Image, name: str, sixteen_bits: bool) -> Image.Image:
     mode = image.mode
     if mode == "RGB" and "transparency" not in image.info:
         image.load()
@@ -227,7 +233,7 @@ def _to_rgb(image: Image.Image, name: str, from_file: bool) -> Image.Image:
     if mode == "I" or mode.startswith("I;16"):
         # Sixteen-bit greyscale files open as one of these; Image.convert would clip at 255 and give a white picture.
         values = np.asarray(image)
-        if mode == "I" and not from_file and values.min() >= 0 and values.max() <= 255:
+        if mode == "I" and not sixteen_bits and values.min() >= 0 and values.max() <= 255:
             # Made by convert("I") or from integers, not read from a 16-bit file: greys of 8 bits, black if scaled.
             return Image.fromarray(values.astype(np.uint8), "L").convert("RGB")
         if values.min() < 0 or values.max() > 65535:
@@ -243,12 +249,18 @@ def _to_rgb(image: Image.Image, name: str, from_file: bool) -> Image.Image:
         transform = ImageCms.buildTransform(ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB"), "LAB", "RGB")
         return cast(Image.Image, ImageCms.applyTransform(image, transform))
     if mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        if mode == "La":
-            image = image.convert("LA")
-        rgba = image.convert("RGBA")
-        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, rgba).convert("RGB")
+        return _on_white(image.convert("LA") if mode == "La" else image)
     return image.convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """A transparent picture on white, strip by strip: whole copies with an alpha channel take four times its size."""
+    laid = Image.new("RGB", image.size)
+    for top in range(0, image.height, _STRIP):
+        strip = image.crop((0, top, image.width, min(top + _STRIP, image.height))).convert("RGBA")
+        white = Image.new("RGBA", strip.size, (255, 255, 255, 255))
+        laid.paste(Image.alpha_composite(white, strip).convert("RGB"), (0, top))
+    return laid
 
 
 def _as_numpy(image: object) -> np.ndarray | None:
@@ -326,4 +338,5 @@ def _to_uint8(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _grey16_to_8(values: np.ndarray) -> np.ndarray:
-    return np.rint(values / 257).astype(np.uint8)
+    # The nearest of 256 greys, as 65535 = 255 x 257; in floating point it would take eight times the memory.
+    return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)

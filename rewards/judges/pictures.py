@@ -72,7 +72,7 @@ def _pictures_of(
     try:
         return tuple(read(image, index, keep_tensors=keep_tensors) for image in entries)
     except InputError as error:
-        return error
+        return InputError(str(error))  # without its traceback, which would hold the picture
 
 
 def _enlarged(image: Image.Image) -> Image.Image:

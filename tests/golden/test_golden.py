@@ -1,8 +1,9 @@
 """The present code gives the frozen results.
 
 How closely depends on where it runs. With the versions and the arithmetic of the recording (`made.json`) every value is
-equal to 1e-6. Elsewhere processors and libraries round otherwise, and each update carries that on: there scores are
-equal to 1e-5, and of a training what stands before its first update to 1e-4; what follows is not compared.
+equal to 1e-6, to 1e-5 where a decoder judges. Elsewhere processors and libraries round otherwise, and each update
+carries that on: there scores are equal to 1e-5, and of a training what stands before its first update to 1e-4; what
+follows is not compared.
 """
 
 from __future__ import annotations
@@ -23,6 +24,13 @@ from tests.golden.runs import SCORES, TRAININGS
 
 SAME = 1e-6
 SCORES_ELSEWHERE = 1e-5
+# A decoder judge now takes several pictures in one pass, which rounds otherwise than one picture at a time did: its
+# scores are equal to 1e-5, and so is what is computed from them.
+BY_A_DECODER = 1e-5
+DECODER = {
+    *("rerank_texts", "best_of_n_texts", "score_harmonic", "harmonic_python"),
+    *("grpo", "grpo_per_criterion", "rloo", "ppo"),
+}
 TRAINING_ELSEWHERE = 1e-4
 # Values of another size than 1, and how much wider or closer they are compared. A picture is kept in 8 bits: a change
 # of 1e-7 in one of its values may move that by a whole step.
@@ -68,7 +76,7 @@ def test_models_and_inputs_are_those_of_the_recording(inputs):
 @pytest.mark.parametrize("name", SCORES)
 def test_scores_and_rankings_are_the_frozen_ones(name, inputs, as_recorded, tmp_path):
     found = rounded(SCORES[name](inputs, new_folder(tmp_path, "out")))
-    assert_equal(frozen(name), found, SAME if as_recorded else SCORES_ELSEWHERE, name)
+    assert_equal(frozen(name), found, same(name) if as_recorded else SCORES_ELSEWHERE, name)
 
 
 @pytest.mark.slow
@@ -76,7 +84,7 @@ def test_scores_and_rankings_are_the_frozen_ones(name, inputs, as_recorded, tmp_
 def test_curves_and_evaluations_of_trainings_are_the_frozen_ones(name, inputs, as_recorded, tmp_path):
     expected, found = frozen(name), rounded(TRAININGS[name](inputs, new_folder(tmp_path, "out")))
     if as_recorded:
-        assert_equal(expected, found, SAME, name)
+        assert_equal(expected, found, same(name), name)
     else:
         assert_equal(before_first_update(expected), before_first_update(found), TRAINING_ELSEWHERE, name)
 
@@ -96,6 +104,10 @@ def test_a_changed_value_is_found_wherever_it_stands():
     ):
         with pytest.raises(AssertionError):
             assert_equal(expected, changed, SAME)
+
+
+def same(name: str) -> float:
+    return BY_A_DECODER if name in DECODER else SAME
 
 
 def frozen(name: str) -> Any:

@@ -172,9 +172,7 @@ class VLMJudge(LocalJudge):
         wanted: dict[str, dict[tuple[int, ...], int]] = {}
         for prompt, ids in zip(prompts, tokens):
             wanted.setdefault(prompt, {}).setdefault(ids, len(wanted[prompt]))
-        asked = [
-            Asked(at, prompt, reading=Reading((tuple(wanted[prompt]),))) for at, prompt in enumerate(prompts)
-        ]
+        asked = [Asked(at, prompt, reading=Reading((tuple(wanted[prompt]),))) for at, prompt in enumerate(prompts)]
         masses = torch.full((len(prompts),), torch.nan)
         for place, (read, prompt, ids) in enumerate(zip(self._read(images, asked), prompts, tokens)):
             if not isinstance(read, Abstained):

@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, cast
 
 import torch
+from PIL import Image
 
 from rewards.errors import InputError, RewardsError
-from rewards.images import content_hash, to_pil
-from rewards.judges.base import DEFAULT_RATINGS, Judge, Ratings, UnsupportedAbility, check_rows, well_formed
-from rewards.judges.elsewhere.http import Connection, GaveUp
+from rewards.images import to_pil
+from rewards.judges.base import (
+    DEFAULT_RATINGS,
+    Ability,
+    Judge,
+    Ratings,
+    UnsupportedAbility,
+    check_choices,
+    check_rows,
+    well_formed,
+)
+from rewards.judges.elsewhere.http import Answer, Connection, GaveUp
 from rewards.judges.elsewhere.wire import PROTOCOL, read_numbers, write_picture
+from rewards.judges.pictures import pictures_of_rows, read_picture
+from rewards.reward import Json
 
 logger = logging.getLogger(__name__)
 
 TOKEN_ENV = "REWARDS_JUDGE_TOKEN"
 """Environment variable that holds the server's token, on both sides."""
+
+
+PIXELS_A_REQUEST, ROWS_A_REQUEST = 33_554_432, 2_000
+"""Most pixels and rows of one request: well below what a server takes."""
 
 
 class RemoteJudge(Judge):
@@ -45,65 +61,79 @@ class RemoteJudge(Judge):
         self._bytes_a_request = bytes_a_request
         entry = self._describe(url)
         self.name, self.revision, self.prompts = entry["name"], entry["identity"].get("revision"), entry["prompts"]
-        self._identity = {**entry["identity"], "server": base}
+        self._identity: dict[str, Json] = entry["identity"]
+        self._abilities = cast("frozenset[Ability]", frozenset(entry.get("abilities") or super().abilities))
 
-    def identity(self) -> dict[str, Any]:
-        """The served judge's identity, and where it runs."""
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """The served judge's own, where its server tells them."""
+        return self._abilities
+
+    def identity(self) -> dict[str, Json]:
+        """The served judge's identity: a score does not depend on where the judge runs."""
         return dict(self._identity)
 
-    def rate(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS) -> Ratings:
+    def rate(
+        self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS
+    ) -> Ratings:
         """Probability of each rating after each prompt; see :meth:`rewards.judges.base.Judge.rate`."""
         images = check_rows(images, prompts, "prompt")
         words = [str(rating) for rating in ratings]
         rows = self._call("rate", images, [{"prompt": well_formed(prompt)} for prompt in prompts], {"ratings": words})
-        probabilities = torch.full((len(prompts), len(words)), torch.nan)
+        probabilities, unseen = torch.full((len(prompts), len(words)), torch.nan), torch.full((len(rows),), torch.nan)
+        reasons: list[str | None] = []
         for index, row in enumerate(rows):
-            if isinstance(row, dict):
+            try:
+                if isinstance(row, Exception):
+                    raise row
                 probabilities[index] = read_numbers(row["probabilities"])
-        reasons = [str(row) if isinstance(row, Exception) else row["reason"] for row in rows]
-        return Ratings(probabilities, probabilities.sum(-1), tuple(reasons))
+                unseen[index] = read_numbers([row.get("unseen") or 0.0])
+                reasons.append(row["reason"])
+            except (KeyError, TypeError, ValueError, RuntimeError) as error:  # numbers of another shape
+                reasons.append(f"the judge's server answered in another shape: {error}")
+            except GaveUp as error:
+                reasons.append(str(error))
+        hidden = None if bool((unseen.nan_to_num() == 0).all()) else unseen
+        return Ratings(probabilities, probabilities.sum(-1), tuple(reasons), hidden)
 
-    def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
+    def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
         """Free-form answers; None where a row could not be answered."""
         images = check_rows(images, questions, "question")
         rows = self._call("answer", images, [{"prompt": well_formed(question)} for question in questions], {})
-        return [row["answer"] if isinstance(row, dict) else None for row in rows]
+        return [_text(row) for row in rows]
 
     def choose(
-        self, images: Sequence[Any], questions: Sequence[str], choices: Sequence[Sequence[str]]
+        self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[torch.Tensor]:
         """Log-probability of each choice; NaN where a row could not be judged."""
         images = check_rows(images, questions, "question")
-        if len(choices) != len(questions):
-            raise InputError(f"got {len(questions)} questions but {len(choices)} lists of choices")
-        texts = [
+        check_choices(questions, choices)
+        texts: list[dict[str, Json]] = [
             {"prompt": well_formed(question), "choices": [well_formed(choice) for choice in offered]}
             for question, offered in zip(questions, choices)
         ]
         rows = self._call("choose", images, texts, {})
-        return [
-            read_numbers(row["scores"]) if isinstance(row, dict) else torch.full((len(offered),), torch.nan)
-            for row, offered in zip(rows, choices)
-        ]
+        return [_scores(row, len(offered)) for row, offered in zip(rows, choices)]
 
-    def explain(self, images: Sequence[Any], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
+    def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """Why each prompt was given its rating; see :meth:`rewards.judges.decoders.vlm.VLMJudge.explain`."""
         images = check_rows(images, prompts, "prompt")
-        texts = [{"prompt": well_formed(prompt), "rating": rating} for prompt, rating in zip(prompts, ratings)]
-        rows = self._call("explain", images, texts, {})
-        return [row["answer"] if isinstance(row, dict) else None for row in rows]
+        texts: list[dict[str, Json]] = [
+            {"prompt": well_formed(prompt), "rating": rating} for prompt, rating in zip(prompts, ratings)
+        ]
+        return [_text(row) for row in self._call("explain", images, texts, {})]
 
     def close(self) -> None:
         self._connection.close()
 
-    def _describe(self, url: str) -> dict[str, Any]:
+    def _describe(self, url: str) -> Answer:
         response = self._connection.get("/health")
         if response.status_code == 401:
             raise RewardsError(f"the judge at {url} asks for a token: set {TOKEN_ENV}")
         try:
             health = response.json()
             protocol, judges = health["protocol"], health["judges"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise RewardsError(
                 f"what answers at {url} is not `rewards serve` (status {response.status_code})"
             ) from error
@@ -117,36 +147,40 @@ class RemoteJudge(Judge):
             self._judge = next(iter(judges))
         if self._judge not in judges:
             raise InputError(f"the server at {url} has no judge {self._judge!r}; it has {', '.join(judges)}")
-        return judges[self._judge]
+        return cast(Answer, judges[self._judge])
 
     def _call(
-        self, ability: str, images: Sequence[Any], texts: Sequence[dict[str, Any]], common: dict[str, Any]
-    ) -> list[dict[str, Any] | Exception]:
+        self,
+        ability: Ability,
+        images: Sequence[object],
+        texts: Sequence[Mapping[str, Json]],
+        common: Mapping[str, Json],
+    ) -> list[Answer | Exception]:
         """One result a row, or why there is none."""
         self._connection.begin()
-        results: list[dict[str, Any] | Exception] = [GaveUp("not reached")] * len(texts)
+        results: list[Answer | Exception] = [GaveUp("not reached")] * len(texts)
         rows: list[tuple[int, list[str]]] = []
-        pictures: dict[str, str] = {}
-        seen: dict[int, list[str] | InputError] = {}
-        for index, entry in enumerate(images):
-            if id(entry) not in seen:
-                seen[id(entry)] = _encode(entry, index, pictures)
-            keys = seen[id(entry)]
-            if isinstance(keys, InputError):
-                results[index] = keys
-            else:
-                rows.append((index, keys))
+        pictures: dict[str, _Encoded] = {}
+        for index, read in enumerate(pictures_of_rows(images, keep_tensors=False, read=read_picture)):
+            if isinstance(read, InputError):
+                results[index] = read
+                continue
+            for one in read:
+                if one.key not in pictures:
+                    pictures[one.key] = _encoded(to_pil(one))
+            rows.append((index, [one.key for one in read]))
         for part in _parts(rows, pictures, self._bytes_a_request):
-            used = {key: pictures[key] for _, keys in part for key in keys}
-            body = {"pictures": used, "rows": [{"pictures": keys, **texts[index]} for index, keys in part], **common}
-            for (index, _), result in zip(part, self._send(ability, body, len(part))):
+            used: dict[str, Json] = {key: pictures[key].text for _, keys in part for key in keys}
+            asked: list[Json] = [{"pictures": keys, **texts[index]} for index, keys in part]
+            found = self._send(ability, {"pictures": used, "rows": asked, **common}, len(part))
+            for (index, _), result in zip(part, found):
                 results[index] = result
         for index, result in enumerate(results):
             if isinstance(result, Exception):
                 logger.warning("judge %s abstains on row %d: %s", self.name, index, result)
         return results
 
-    def _send(self, ability: str, body: dict[str, Any], rows: int) -> Sequence[dict[str, Any] | Exception]:
+    def _send(self, ability: Ability, body: Mapping[str, Json], rows: int) -> Sequence[Answer | Exception]:
         try:
             answer = self._connection.post(f"/judges/{self._judge}/{ability}", body)
         except GaveUp as error:
@@ -165,33 +199,43 @@ def _split(url: str) -> tuple[str, str | None]:
     return f"{scheme}://{host}", judge or None
 
 
-def _encode(entry: Any, index: int, pictures: dict[str, str]) -> list[str] | InputError:
+class _Encoded(NamedTuple):
+    """A picture as it is sent."""
+
+    text: str
+    pixels: int
+
+
+def _encoded(picture: Image.Image) -> _Encoded:
+    return _Encoded(write_picture(picture), picture.width * picture.height)
+
+
+def _text(row: Answer | Exception) -> str | None:
+    answer = None if isinstance(row, Exception) else row.get("answer")
+    return answer if isinstance(answer, str) else None
+
+
+def _scores(row: Answer | Exception, count: int) -> torch.Tensor:
     try:
-        found = [to_pil(image, index) for image in (entry if isinstance(entry, (list, tuple)) else [entry])]
-        if not found:
-            raise InputError(f"row {index} has no image")
-    except InputError as error:
-        return error
-    keys = [content_hash(picture) for picture in found]
-    for key, picture in zip(keys, found):
-        if key not in pictures:
-            pictures[key] = write_picture(picture)
-    return keys
+        scores = read_numbers([]) if isinstance(row, Exception) else read_numbers(row["scores"])
+    except (KeyError, TypeError, InputError):
+        scores = read_numbers([])
+    return scores if len(scores) == count else torch.full((count,), torch.nan)
 
 
 def _parts(
-    rows: Sequence[tuple[int, list[str]]], pictures: dict[str, str], limit: int
+    rows: Sequence[tuple[int, list[str]]], pictures: Mapping[str, _Encoded], limit: int
 ) -> Iterator[list[tuple[int, list[str]]]]:
-    """Rows in parts whose distinct pictures stay below the limit (a single larger one still goes, alone)."""
-    size: Callable[[list[str]], int] = lambda keys: sum(len(pictures[key]) for key in keys)  # noqa: E731
+    """Rows in parts below the limits of a request (a single picture above them still goes, alone)."""
     part: list[tuple[int, list[str]]] = []
     used: set[str] = set()
     for row in rows:
-        new = [key for key in row[1] if key not in used]
-        if part and size([*used, *new]) > limit:
+        after = used.union(row[1])
+        size, pixels = sum(len(pictures[key].text) for key in after), sum(pictures[key].pixels for key in after)
+        if part and (size > limit or pixels > PIXELS_A_REQUEST or len(part) >= ROWS_A_REQUEST):
             yield part
-            part, used, new = [], set(), row[1]
+            part, after = [], set(row[1])
         part.append(row)
-        used.update(new)
+        used = after
     if part:
         yield part

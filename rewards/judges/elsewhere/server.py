@@ -3,156 +3,218 @@
 Protocol: `GET /health` describes the judges. `POST /judges/NAME/ABILITY` takes JSON
 `{"pictures": {key: base64 of an encoded picture}, "rows": [{"pictures": [key], "prompt": str, ...}]}` and answers
 `{"rows": [...]}`, one object a row. Numbers that JSON lacks are written as in :mod:`rewards.judges.elsewhere.wire`.
+`GET /metrics` is for Prometheus.
+
+Requests that arrive together are judged together (:mod:`rewards.judges.batching`). While a judge works, the event loop
+only receives, so that `/health` answers at once, and a request that finds the queue full is sent away with 503.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import cast
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request
-from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from rewards.errors import InputError
-from rewards.judges.base import DEFAULT_RATINGS, Judge, UnsupportedAbility
-from rewards.judges.elsewhere.wire import PROTOCOL, read_picture, write_numbers
+from rewards.images import Picture
+from rewards.judges.base import Ability, Judge, Ratings, UnsupportedAbility
+from rewards.judges.batching import BatchingJudge, Call, Outcome, QueueFull
+from rewards.judges.elsewhere.bodies import (
+    Body,
+    Limits,
+    Refused,
+    as_images,
+    decoding,
+    give_memory_back,
+    read_bytes,
+    read_rows,
+)
+from rewards.judges.elsewhere.exposition import exposition
+from rewards.judges.elsewhere.wire import PROTOCOL, write_numbers
+from rewards.reward import Json
 
 logger = logging.getLogger(__name__)
 
+ABILITIES: tuple[Ability, ...] = ("rate", "answer", "choose", "explain")
 
-class Row(BaseModel):
-    """One row of a request; what is read beside the prompt depends on the ability."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""The names under which this machine reaches itself."""
 
-    model_config = ConfigDict(extra="forbid")
-    pictures: list[str] = Field(min_length=1)
-    prompt: str
-    choices: list[str] = []
-    rating: str = ""
+LARGE = 4_000_000
+"""Bytes of a request after which memory is given back."""
 
-
-class Body(BaseModel):
-    """A request."""
-
-    model_config = ConfigDict(extra="forbid")
-    pictures: dict[str, str]
-    rows: list[Row]
-    ratings: list[str] = list(DEFAULT_RATINGS)
+GONE = 0.25
+"""Seconds between two looks whether the client still waits."""
 
 
 def build_app(
-    judges: Mapping[str, Judge], *, token: str | None = None, max_bytes: int = 64_000_000, max_rows: int = 10_000
+    judges: Mapping[str, Judge],
+    *,
+    token: str | None = None,
+    limits: Limits | None = None,
+    hosts: Sequence[str] | None = LOOPBACK,
 ) -> FastAPI:
     """The service for some judges.
 
     Args:
-        judges: By the name in the URL.
+        judges: By the name in the URL. A :class:`BatchingJudge` is used as it is; any other gets a queue of its own.
         token: Callers must send it as a bearer token; None lets everyone in who reaches the port.
-        max_bytes: Largest request body.
-        max_rows: Most rows of a request.
+        limits: What a request may cost.
+        hosts: Names under which the service may be called (the `Host` header): a page in a browser must not reach it by
+            a name of its own. None where a token keeps strangers out.
 
     Example:
         >>> app = build_app({"vqa": judge})  # doctest: +SKIP
     """
-    app = FastAPI(title="rewards", docs_url=None, redoc_url=None, openapi_url=None)
-    # A judge works on one request at a time: two would share its device's memory, and some keep state between calls.
-    locks = {name: threading.Lock() for name in judges}
+    limits = limits or Limits()
+    queues = {name: one if isinstance(one, BatchingJudge) else BatchingJudge(one) for name, one in judges.items()}
+    described: dict[str, Json] = {
+        name: {
+            "name": judge.name,
+            "identity": judge.identity(),
+            "prompts": judge.prompts,
+            "abilities": sorted(judge.abilities.intersection(ABILITIES)),
+        }
+        for name, judge in queues.items()
+    }
+    room = _Room(2 * limits.bytes)
 
-    def authorise(request: Request) -> None:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        for queue in queues.values():
+            await asyncio.to_thread(queue.close)
+
+    app = FastAPI(title="rewards", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+
+    def admit(request: Request) -> None:
+        """Refuse strangers, and pages in a browser that this service is none of the business of."""
+        host = urlsplit(f"//{request.headers.get('host', '')}").hostname
+        if hosts is not None and host not in hosts:
+            raise HTTPException(403, f"this service is not called {host!r}")
+        origin = request.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+            raise HTTPException(403, "requests from other sites are refused")
         sent = request.headers.get("authorization", "")
         if token is not None and not hmac.compare_digest(sent.encode(), f"Bearer {token}".encode()):
             raise HTTPException(401, "a bearer token is needed")
 
     @app.get("/health")
-    def health(request: Request) -> dict[str, Any]:
-        authorise(request)
-        described = {
-            name: {"name": judge.name, "identity": judge.identity(), "prompts": judge.prompts}
-            for name, judge in judges.items()
-        }
-        return {"status": "ok", "protocol": PROTOCOL, "judges": described}
+    async def health(request: Request) -> JSONResponse:
+        admit(request)
+        return JSONResponse({"status": "ok", "protocol": PROTOCOL, "judges": described})
+
+    @app.get("/metrics")
+    async def metrics(request: Request) -> PlainTextResponse:
+        admit(request)
+        return PlainTextResponse(exposition({name: queue.counts for name, queue in queues.items()}))
 
     @app.post("/judges/{name}/{ability}")
-    async def judge_rows(name: str, ability: str, request: Request) -> JSONResponse:
-        authorise(request)
-        if name not in judges or ability not in _ABILITIES:
-            raise HTTPException(404, f"no {ability!r} of a judge {name!r} here; judges: {', '.join(judges)}")
-        body = await _read_body(request, max_bytes, max_rows)
-
-        def work() -> dict[str, Any]:
-            with locks[name]:
-                return _ABILITIES[ability](judges[name], body)
-
+    async def judge_rows(name: str, ability: str, request: Request) -> Response:
+        admit(request)
+        if name not in queues or ability not in ABILITIES:
+            raise HTTPException(404, f"no {ability!r} of a judge {name!r} here; judges: {', '.join(queues)}")
+        kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise HTTPException(415, f"expected application/json, got {kind}")
         try:
-            return JSONResponse(await run_in_threadpool(work))
+            async with room.for_request(request):
+                received = await read_bytes(request.stream(), limits)
+                large, loop = len(received) > LARGE, asyncio.get_running_loop()
+                try:
+                    body, pictures = await loop.run_in_executor(decoding, read_rows, received, limits)
+                finally:
+                    if large:
+                        await loop.run_in_executor(decoding, give_memory_back)
+                return await _judged(queues[name], cast(Ability, ability), body, pictures, request)
+        except Refused as error:
+            raise HTTPException(error.status, error.detail) from error
+        except QueueFull as error:
+            raise HTTPException(503, str(error), {"Retry-After": f"{error.retry_after:.0f}"}) from error
         except UnsupportedAbility as error:
             return JSONResponse({"unsupported": str(error)})
         except InputError as error:
             raise HTTPException(422, str(error)) from error
         except Exception as error:
             # The same rows would fail again: a status that clients do not retry, and the traceback in the server's log.
-            logger.exception("judge %s failed on a request of %d rows", name, len(body.rows))
+            logger.exception("judge %s failed", name)
             raise HTTPException(422, f"the judge failed: {type(error).__name__}: {error}") from error
 
     return app
 
 
-async def _read_body(request: Request, max_bytes: int, max_rows: int) -> Body:
-    received = bytearray()
-    async for part in request.stream():  # counted while it arrives: the length in the header may lie
-        received += part
-        if len(received) > max_bytes:
-            raise HTTPException(413, f"the request is larger than {max_bytes} bytes")
-    try:
-        body = Body.model_validate_json(bytes(received))
-    except ValueError as error:
-        raise HTTPException(422, f"not a request: {str(error)[:500]}") from error
-    if len(body.rows) > max_rows:
-        raise HTTPException(413, f"the request has {len(body.rows)} rows; at most {max_rows} are taken")
-    missing = {key for row in body.rows for key in row.pictures} - set(body.pictures)
-    if missing:
-        raise HTTPException(422, f"rows name pictures that are not there: {sorted(missing)[:3]}")
-    return body
+class _Room:
+    """Bytes of requests that are held at a time: callers beyond them are sent away before they are read."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._held = 0
+
+    @asynccontextmanager
+    async def for_request(self, request: Request) -> AsyncIterator[None]:
+        try:
+            length = int(request.headers.get("content-length", "0"))
+        except ValueError as error:
+            raise Refused(422, "the length of the request is not a number") from error
+        if self._held and self._held + length > self.most:
+            raise QueueFull(self._held, 1.0)
+        self._held += length
+        try:
+            yield
+        finally:
+            self._held -= length
 
 
-def _images(body: Body) -> list[Any]:
-    decoded = {key: read_picture(text, index) for index, (key, text) in enumerate(body.pictures.items())}
-    rows: list[Any] = []
-    for row in body.rows:
-        several = [decoded[key] for key in row.pictures]
-        rows.append(several[0] if len(several) == 1 else several)
-    return rows
+async def _judged(
+    queue: BatchingJudge, ability: Ability, body: Body, pictures: list[list[Picture] | InputError], request: Request
+) -> Response:
+    queue.replicas[0].require(ability)
+    usable = [at for at, row in enumerate(pictures) if not isinstance(row, InputError)]
+    rows = [body.rows[at] for at in usable]
+    found: Outcome = []
+    if rows:
+        call = Call(
+            ability,
+            as_images([row for row in pictures if not isinstance(row, InputError)]),
+            [row.prompt for row in rows],
+            tuple(body.ratings) if ability == "rate" else tuple(row.rating for row in rows),
+            [row.choices for row in rows],
+        )
+        outcome = asyncio.wrap_future(queue.submit(call))
+        while not outcome.done():
+            await asyncio.wait([outcome], timeout=GONE)
+            if not outcome.done() and await request.is_disconnected():
+                call.outcome.cancel()  # a batch at work goes on; one that waits does without these rows
+                return Response(status_code=499)
+        found = outcome.result()
+    written = iter(_written(found))
+    answers = [_abstained(row, ability, body, at) if isinstance(row, InputError) else next(written)
+               for at, row in enumerate(pictures)]  # fmt: skip
+    return JSONResponse({"rows": answers})
 
 
-def _prompts(body: Body) -> list[str]:
-    return [row.prompt for row in body.rows]
+def _written(found: Outcome) -> list[dict[str, Json]]:
+    """One object a row."""
+    if isinstance(found, Ratings):
+        reasons = found.reasons or (None,) * len(found.probabilities)
+        unseen = write_numbers(found.unseen) if found.unseen is not None else [None] * len(reasons)
+        return [
+            {"probabilities": write_numbers(row), "reason": why, "unseen": hidden}
+            for row, why, hidden in zip(found.probabilities, reasons, unseen)
+        ]
+    return [{"answer": one} if one is None or isinstance(one, str) else {"scores": write_numbers(one)} for one in found]
 
 
-def _rate(judge: Judge, body: Body) -> dict[str, Any]:
-    found = judge.rate(_images(body), _prompts(body), body.ratings)
-    reasons: Sequence[str | None] = found.reasons or (None,) * len(body.rows)
-    rows = [{"probabilities": write_numbers(row), "reason": why} for row, why in zip(found.probabilities, reasons)]
-    return {"rows": rows}
-
-
-def _answer(judge: Judge, body: Body) -> dict[str, Any]:
-    return {"rows": [{"answer": text} for text in judge.answer(_images(body), _prompts(body))]}
-
-
-def _choose(judge: Judge, body: Body) -> dict[str, Any]:
-    found = judge.choose(_images(body), _prompts(body), [row.choices for row in body.rows])
-    return {"rows": [{"scores": write_numbers(scores)} for scores in found]}
-
-
-def _explain(judge: Judge, body: Body) -> dict[str, Any]:
-    found = judge.explain(_images(body), _prompts(body), [row.rating for row in body.rows])
-    return {"rows": [{"answer": text} for text in found]}
-
-
-_ABILITIES: dict[str, Callable[[Judge, Body], dict[str, Any]]] = {
-    "rate": _rate, "answer": _answer, "choose": _choose, "explain": _explain,
-}  # fmt: skip
+def _abstained(error: InputError, ability: Ability, body: Body, at: int) -> dict[str, Json]:
+    if ability == "rate":
+        return {"probabilities": cast(Json, [None] * len(body.ratings)), "reason": str(error), "unseen": None}
+    if ability == "choose":
+        return {"scores": cast(Json, [None] * len(body.rows[at].choices)), "reason": str(error)}
+    return {"answer": None, "reason": str(error)}

@@ -26,7 +26,7 @@ def serve(monkeypatch):
 
     def start(behave):
         servers.append(ChatServer(behave))
-        return ChatJudge("gpt-test", base_url=servers[-1].url, deadline=0.3)
+        return ChatJudge("gpt-test", base_url=servers[-1].url, deadline=2.0)
 
     yield start
     for server in servers:

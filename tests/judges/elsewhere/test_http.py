@@ -93,7 +93,7 @@ def test_broken_json_is_tried_again_and_ends_in_a_reason(monkeypatch, content):
     server.stop()
     always = ChatServer(lambda number, body: (200, {}, content))
     with pytest.raises(GaveUp, match="JSON"):
-        Connection(always.url, deadline=0.1).post("/chat", {})
+        Connection(always.url, deadline=2.0).post("/chat", {})
     always.stop()
 
 

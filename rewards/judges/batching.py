@@ -1,0 +1,343 @@
+"""One judge for many callers: calls that arrive together are judged together.
+
+Most trainers ask for one sample a call, from many threads or many clients. A judge is far quicker with many rows at
+once: what they share (a picture, a criterion's words) is computed once, and the rest goes through in one batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+import torch
+
+from rewards.errors import RewardsError
+from rewards.judges.base import DEFAULT_RATINGS, Ability, Judge, Ratings, check_choices, check_rows
+from rewards.reward import Json
+
+logger = logging.getLogger(__name__)
+
+Outcome: TypeAlias = Ratings | list[str | None] | list[torch.Tensor] | torch.Tensor
+"""What an ability of a judge returns."""
+
+WAIT = 0.004
+"""Seconds without a new arrival after which a batch begins."""
+
+LONGEST_WAIT = 0.03
+"""Seconds after which a batch begins whatever still arrives."""
+
+MOST_ROWS = 2048
+"""Rows of a batch; the judge cuts it further by its token budget."""
+
+MOST_WAITING = 20_000
+"""Rows that may wait; callers beyond them are sent away."""
+
+ENDINGS = ("answered", "refused", "cancelled", "failed")
+"""How a call may end."""
+
+_NUMBERED = re.compile(r"^((?:\w+: )?(?:row|image) )(\d+)")
+
+
+class QueueFull(RewardsError):
+    """More rows wait for the judge than it may keep waiting.
+
+    Attributes:
+        retry_after: Seconds after which the queue will probably have room.
+    """
+
+    def __init__(self, waiting: int, retry_after: float) -> None:
+        super().__init__(f"{waiting} rows wait for the judge already; try again in {retry_after:.0f} s")
+        self.retry_after = retry_after
+
+
+@dataclass(eq=False)
+class Call:
+    """One caller's rows.
+
+    Attributes:
+        ability: What is asked of the judge.
+        images: One image a row.
+        texts: One prompt or question a row.
+        ratings: The scale (`rate`), or what each row was rated (`explain`).
+        choices: One list a row: what is chosen from (`choose`), or the spellings of an answer (`mass`).
+        outcome: What the judge made of these rows; cancel it when nobody waits for it any more.
+        arrived: When the call came, by the monotonic clock.
+    """
+
+    ability: Ability
+    images: Sequence[object]
+    texts: Sequence[str]
+    ratings: tuple[str, ...] = ()
+    choices: Sequence[Sequence[str]] = ()
+    outcome: Future[Outcome] = field(default_factory=Future)
+    arrived: float = field(default_factory=time.monotonic)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def kind(self) -> tuple[str, tuple[str, ...]]:
+        """Calls of one kind can be judged together: the same ability, and the same scale."""
+        return self.ability, self.ratings if self.ability == "rate" else ()
+
+
+@dataclass
+class Counts:
+    """What a batcher did since it began; all but `waiting` and `largest` only grow.
+
+    Attributes:
+        calls: Calls by how they ended: `answered`, `refused` (the queue was full), `cancelled`, `failed`.
+        batches: How many batches were judged.
+        rows: Rows in them.
+        waiting: Rows in the queue now.
+        largest_queue: The most rows that ever waited.
+        seconds: Time by phase: `waiting` (summed over calls), `judging` (over batches).
+        sizes: Batches by their number of rows, rounded up to a power of two.
+    """
+
+    calls: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ENDINGS, 0))
+    batches: int = 0
+    rows: int = 0
+    waiting: int = 0
+    largest_queue: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: {"waiting": 0.0, "judging": 0.0})
+    sizes: dict[int, int] = field(default_factory=dict)
+
+
+class BatchingJudge(Judge):
+    """A judge that collects what several threads ask, and asks its replicas for it at once.
+
+    A result does not depend on whose rows it was judged with. A call whose rows make the judge fail fails alone.
+
+    Args:
+        replicas: Judges of equal identity, one a device, or a single judge; each works in a thread of its own.
+        most_rows: Rows of a batch.
+        most_waiting: Rows that may wait. :meth:`submit` refuses further ones; the judge's own methods wait for room.
+
+    Example:
+        >>> judge = BatchingJudge(load_judge("shapes-rater"))  # doctest: +SKIP
+        >>> reward = HarmonicEval(judge)  # call it from as many threads as you like  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, replicas: Judge | Sequence[Judge], *, most_rows: int = MOST_ROWS, most_waiting: int = MOST_WAITING
+    ) -> None:
+        self.replicas = [replicas] if isinstance(replicas, Judge) else list(replicas)
+        first = self.replicas[0]
+        if any(replica.identity() != first.identity() for replica in self.replicas):
+            raise RewardsError("replicas of a judge must be the same judge: their identities differ")
+        self.name, self.revision, self.prompts = first.name, first.revision, first.prompts
+        self.most_rows, self.most_waiting = most_rows, most_waiting
+        self.counts = Counts()
+        self._queue: deque[Call] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._work, args=(judge,), name=f"judge-{at}", daemon=True)
+            for at, judge in enumerate(self.replicas)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """The replicas' own."""
+        return self.replicas[0].abilities
+
+    def identity(self) -> dict[str, Json]:
+        """The replicas' own: a row is judged as it would be alone."""
+        return self.replicas[0].identity()
+
+    def rate(
+        self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS
+    ) -> Ratings:
+        """As the judge's own."""
+        images = check_rows(images, prompts, "prompt")
+        return cast(Ratings, self._ask(Call("rate", images, prompts, tuple(str(rating) for rating in ratings))))
+
+    def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
+        """As the judge's own."""
+        images = check_rows(images, questions, "question")
+        return cast("list[str | None]", self._ask(Call("answer", images, questions)))
+
+    def choose(
+        self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> list[torch.Tensor]:
+        """As the judge's own."""
+        images = check_rows(images, questions, "question")
+        check_choices(questions, choices)
+        return cast("list[torch.Tensor]", self._ask(Call("choose", images, questions, choices=choices)))
+
+    def mass(self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]) -> torch.Tensor:
+        """As the judge's own."""
+        images = check_rows(images, prompts, "prompt")
+        check_choices(prompts, forms)
+        return cast(torch.Tensor, self._ask(Call("mass", images, prompts, choices=forms)))
+
+    def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
+        """As the judge's own."""
+        images = check_rows(images, prompts, "prompt")
+        return cast("list[str | None]", self._ask(Call("explain", images, prompts, tuple(ratings))))
+
+    def submit(self, call: Call) -> Future[Outcome]:
+        """Queue a call.
+
+        Raises:
+            QueueFull: Too many rows wait.
+        """
+        with self._changed:
+            if self._closed:
+                raise RewardsError(f"judge {self.name!r} was closed")
+            if self._queue and self.counts.waiting + len(call) > self.most_waiting:
+                self.counts.calls["refused"] += 1
+                raise QueueFull(self.counts.waiting, self._seconds_for(self.counts.waiting))
+            self._put(call)
+        return call.outcome
+
+    def offload(self) -> None:
+        for replica in self.replicas:
+            replica.offload()
+
+    def close(self) -> None:
+        """Finish the batches at work; calls that still wait are cancelled."""
+        with self._changed:
+            self._closed = True
+            for call in self._queue:
+                call.outcome.cancel()
+            self._queue.clear()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def __reduce__(self) -> tuple[type[BatchingJudge], tuple[list[Judge]]]:
+        return type(self), (self.replicas,)
+
+    def _ask(self, call: Call) -> Outcome:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or not self._queue or self.counts.waiting + len(call) <= self.most_waiting
+            )
+            if self._closed:
+                raise RewardsError(f"judge {self.name!r} was closed")
+            self._put(call)
+        return call.outcome.result()
+
+    def _put(self, call: Call) -> None:
+        self._queue.append(call)
+        self.counts.waiting += len(call)
+        self.counts.largest_queue = max(self.counts.largest_queue, self.counts.waiting)
+        self._changed.notify_all()
+
+    def _seconds_for(self, rows: int) -> float:
+        a_row = self.counts.seconds["judging"] / self.counts.rows if self.counts.rows else 0.0
+        return max(1.0, rows * a_row / len(self.replicas))
+
+    def _work(self, judge: Judge) -> None:
+        while (calls := self._collect()) is not None:
+            begun = time.monotonic()
+            running = [call for call in calls if call.outcome.set_running_or_notify_cancel()]
+            outcomes = judge_together(judge, running) if running else []
+            ended = time.monotonic()
+            with self._changed:
+                counts = self.counts
+                counts.batches += bool(running)
+                counts.rows += (rows := sum(map(len, running)))
+                counts.seconds["judging"] += ended - begun
+                counts.seconds["waiting"] += sum(begun - call.arrived for call in running)
+                counts.calls["cancelled"] += len(calls) - len(running)
+                counts.calls["failed"] += (failed := sum(isinstance(one, Exception) for one in outcomes))
+                counts.calls["answered"] += len(running) - failed
+                size = 1 << max(0, rows - 1).bit_length()
+                counts.sizes[size] = counts.sizes.get(size, 0) + 1
+            for call, outcome in zip(running, outcomes):
+                if isinstance(outcome, Exception):
+                    call.outcome.set_exception(outcome)
+                else:
+                    call.outcome.set_result(outcome)
+
+    def _collect(self) -> list[Call] | None:
+        """The next batch: calls of one kind, in the order of their arrival. None when the judge was closed."""
+        with self._changed:
+            while True:
+                self._changed.wait_for(lambda: self._closed or self._queue)
+                if self._closed:
+                    return None
+                latest = time.monotonic() + LONGEST_WAIT
+                while self.counts.waiting < self.most_rows and (left := latest - time.monotonic()) > 0:
+                    before = self.counts.waiting
+                    self._changed.wait(min(WAIT, left))
+                    if self._closed or self.counts.waiting == before or not self._queue:
+                        break  # nothing new came, or another replica took what there was
+                if self._queue and not self._closed:
+                    return self._take()
+
+    def _take(self) -> list[Call]:
+        taken: list[Call] = []
+        left: deque[Call] = deque()
+        rows, kind = 0, self._queue[0].kind
+        for call in self._queue:
+            if call.kind == kind and (not taken or rows + len(call) <= self.most_rows):
+                taken.append(call)
+                rows += len(call)
+            else:
+                left.append(call)
+        self._queue = left
+        self.counts.waiting -= rows
+        self._changed.notify_all()
+        return taken
+
+
+def judge_together(judge: Judge, calls: Sequence[Call]) -> list[Outcome | Exception]:
+    """The outcome of each call, or why it has none; rows are asked in one call of the judge.
+
+    A judge that fails on the whole is asked for each call alone, so that one caller's rows do not fail another's.
+    """
+    try:
+        return _split(_asked(judge, calls), calls)
+    except Exception as error:
+        if len(calls) == 1:
+            return [error]
+        logger.warning("judge %s failed on a batch of %d calls: %s; each is asked alone", judge.name, len(calls), error)
+        return [outcome for call in calls for outcome in judge_together(judge, [call])]
+
+
+def _asked(judge: Judge, calls: Sequence[Call]) -> Outcome:
+    images = [image for call in calls for image in call.images]
+    texts = [text for call in calls for text in call.texts]
+    ability = calls[0].ability
+    if ability == "rate":
+        return judge.rate(images, texts, calls[0].ratings)
+    if ability == "choose":
+        return judge.choose(images, texts, [offered for call in calls for offered in call.choices])
+    if ability == "mass":
+        return judge.mass(images, texts, [spelled for call in calls for spelled in call.choices])
+    if ability == "explain":
+        return judge.explain(images, texts, [rating for call in calls for rating in call.ratings])
+    return judge.answer(images, texts)
+
+
+def _split(found: Outcome, calls: Sequence[Call]) -> list[Outcome | Exception]:
+    parts: list[Outcome | Exception] = []
+    start = 0
+    for call in calls:
+        rows = slice(start, start + len(call))
+        if isinstance(found, Ratings):
+            reasons = tuple(_renumbered(reason, start) for reason in found.reasons[rows])
+            unseen = None if found.unseen is None else found.unseen[rows]
+            parts.append(Ratings(found.probabilities[rows], found.mass[rows], reasons, unseen))
+        else:
+            parts.append(cast(Outcome, found[rows]))
+        start = rows.stop
+    return parts
+
+
+def _renumbered(reason: str | None, start: int) -> str | None:
+    """A reason that names a row of the batch, with the number that the row has in its caller's call."""
+    return None if reason is None else _NUMBERED.sub(lambda match: f"{match[1]}{int(match[2]) - start}", reason)

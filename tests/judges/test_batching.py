@@ -1,0 +1,139 @@
+"""One judge for many threads: what arrives together is judged together, and each caller gets what is its own."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from rewards.errors import RewardsError
+from rewards.judges.base import DEFAULT_RATINGS, Judge, Ratings, UnsupportedAbility
+from rewards.judges.batching import BatchingJudge, Call, QueueFull
+from tests import tiny_models
+
+
+class Counting(Judge):
+    """Rates by the length of the prompt; fails on "bad", abstains on "none"; counts its calls."""
+
+    name = "counting"
+
+    def __init__(self, seconds: float = 0.02) -> None:
+        self.seconds, self.sizes = seconds, []
+
+    def rate(self, images, prompts, ratings=DEFAULT_RATINGS):
+        self.sizes.append(len(prompts))
+        time.sleep(self.seconds)
+        if "bad" in prompts:
+            raise RuntimeError("bad prompt")
+        rows = torch.tensor([[len(prompt) / 100] * len(ratings) for prompt in prompts])
+        reasons = tuple(f"row {at}: none" if prompt == "none" else None for at, prompt in enumerate(prompts))
+        rows[[prompt == "none" for prompt in prompts]] = torch.nan
+        return Ratings(rows, rows.sum(-1), reasons, torch.arange(len(prompts)) / 1000)
+
+
+def test_calls_that_arrive_together_are_judged_together():
+    judge = Counting()
+    batching = BatchingJudge(judge)
+    with ThreadPoolExecutor(32) as pool:
+        found = list(pool.map(lambda at: batching.rate(["image"] * 2, ["x" * at, "y"]), range(1, 65)))
+    for at, one in enumerate(found, start=1):
+        assert one.probabilities[:, 0].tolist() == pytest.approx([at / 100, 0.01])
+    assert sum(judge.sizes) == 128 and len(judge.sizes) <= 8 and max(judge.sizes) >= 32
+    assert batching.counts.rows == 128 and batching.counts.calls["answered"] == 64 and batching.counts.waiting == 0
+    batching.close()
+
+
+def test_a_call_that_fails_fails_alone_and_reasons_keep_their_rows():
+    batching = BatchingJudge(Counting())
+    prompts = ["good", "bad", "none", "fine"]
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(batching.rate, ["image"] * 2, [prompt, prompt]) for prompt in prompts]
+    with pytest.raises(RuntimeError, match="bad prompt"):
+        futures[1].result()
+    assert futures[0].result().reasons == (None, None)
+    assert futures[2].result().reasons == ("row 0: none", "row 1: none")
+    assert batching.counts.calls["failed"] == 1
+    batching.close()
+
+
+def test_scales_and_abilities_are_not_mixed(tiny_judge):
+    local = tiny_judge("llava")
+    batching = BatchingJudge(local)
+    picture = tiny_models.picture(0)
+    asked = [
+        lambda judge: judge.rate([picture], ["rate"]).probabilities,
+        lambda judge: judge.rate([picture], ["rate"], ("1", "2", "3")).probabilities,
+        lambda judge: judge.choose([picture], ["what color"], [["red", "blue"]])[0],
+        lambda judge: judge.answer([picture], ["what color"]),
+        lambda judge: judge.explain([picture], ["rate"], ["4"]),
+        lambda judge: judge.mass([picture], ["what color"], [["red", "Red"]]),
+    ]
+    with ThreadPoolExecutor(24) as pool:
+        found = list(pool.map(lambda ask: ask(batching), asked * 4))
+    for at, one in enumerate(found):
+        expected = asked[at % 6](local)
+        same = torch.allclose(one, expected, atol=1e-5) if isinstance(one, torch.Tensor) else one == expected
+        assert same, at
+    assert batching.identity() == local.identity() and batching.abilities == local.abilities
+    batching.close()
+
+
+def test_replicas_share_the_queue():
+    replicas = [Counting(0.1), Counting(0.1)]
+    batching = BatchingJudge(replicas, most_rows=2)
+    start = time.monotonic()
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda at: batching.rate(["image"], ["x"]), range(16)))
+    assert time.monotonic() - start < 16 / 2 * 0.1 * 0.9
+    assert all(len(replica.sizes) >= 3 for replica in replicas)
+    batching.close()
+
+
+def test_replicas_must_be_the_same_judge():
+    other = Counting()
+    other.name = "another"
+    with pytest.raises(RewardsError, match="identities differ"):
+        BatchingJudge([Counting(), other])
+
+
+def test_a_full_queue_refuses_and_threads_wait_for_room():
+    batching = BatchingJudge(Counting(0.2), most_rows=1, most_waiting=2)
+    calls = [Call("rate", ["image"], ["x"], ("1",)) for _ in range(6)]
+    refused = 0
+    for call in calls:
+        try:
+            batching.submit(call)
+        except QueueFull as full:
+            refused += 1
+            assert full.retry_after >= 1
+    assert refused >= 2 and batching.counts.calls["refused"] == refused
+    assert batching.rate(["image"], ["xx"]).probabilities[0, 0].item() == pytest.approx(0.02)  # waits, and is judged
+    batching.close()
+
+
+def test_a_cancelled_call_is_not_judged():
+    judge = Counting(0.2)
+    batching = BatchingJudge(judge, most_rows=1)
+    first, second = (batching.submit(Call("rate", ["image"], ["x"], ("1",))) for _ in range(2))
+    assert second.cancel()
+    assert first.result().probabilities.shape == (1, 1)
+    time.sleep(0.1)
+    assert judge.sizes == [1] and batching.counts.calls["cancelled"] == 1
+    batching.close()
+
+
+def test_closing_ends_the_threads_and_refuses():
+    batching = BatchingJudge(Counting())
+    batching.close()
+    assert not any(thread.name.startswith("judge-") and thread.is_alive() for thread in batching._threads)
+    with pytest.raises(RewardsError, match="was closed"):
+        batching.rate(["image"], ["x"])
+    assert threading.active_count() >= 1
+
+
+def test_what_the_judge_cannot_do_is_said():
+    batching = BatchingJudge(Counting())
+    with pytest.raises(UnsupportedAbility, match="cannot answer"):
+        batching.answer(["image"], ["what?"])
+    batching.close()
