@@ -148,8 +148,8 @@ class BatchingJudge(Judge):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The replicas' own."""
-        return self.replicas[0].abilities
+        """The replicas' own, of those whose rows can be judged together."""
+        return self.replicas[0].abilities & super().abilities
 
     def identity(self) -> dict[str, Json]:
         """The replicas' own: a row is judged as it would be alone."""

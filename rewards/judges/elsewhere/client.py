@@ -62,7 +62,8 @@ class RemoteJudge(Judge):
         entry = self._describe(url)
         self.name, self.revision, self.prompts = entry["name"], entry["identity"].get("revision"), entry["prompts"]
         self._identity: dict[str, Json] = entry["identity"]
-        self._abilities = cast("frozenset[Ability]", frozenset(entry.get("abilities") or super().abilities))
+        told = entry.get("abilities")
+        self._abilities = super().abilities & frozenset(told) if isinstance(told, list) else super().abilities
 
     @property
     def abilities(self) -> frozenset[Ability]:
