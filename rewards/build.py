@@ -35,7 +35,7 @@ class RewardSettings:
         device, dtype, revision: of the judge; by default it lives on its process's own device.
         judge_options: further arguments of `load_judge`, such as `base_url` of a chat server.
         cache: SQLite file in which judgments are kept for later runs.
-        task, criteria, gamma, normalize, min_rating_mass, prompts, explain: of HarmonicEval.
+        task, criteria, gamma, normalize, min_rating_mass, prompts, explain, order: of HarmonicEval.
         questions: TIFA's question store (SQLite).
         answer, soft, aggregate, dependencies, none_of_these: of TIFA; `soft: mass` is Soft-TIFA.
         matching: how free-form answers become choices: `code`, `paper`, or `official` as the released scorer does.
@@ -63,7 +63,8 @@ class RewardSettings:
     normalize: bool = True
     min_rating_mass: float = 0.1
     prompts: dict[str, str] | None = None
-    explain: bool = False
+    explain: bool | Literal["overall"] = False
+    order: Literal["shared", "paper"] = "shared"
     questions: str | None = None
     answer: Literal["free_form", "choices"] | None = None
     soft: bool | Literal["mass"] = False
@@ -187,6 +188,7 @@ def _harmonic(settings: RewardSettings, device: str | None) -> Reward:
         min_rating_mass=settings.min_rating_mass,
         prompts=settings.prompts,
         explain=settings.explain,
+        order=settings.order,
     )
 
 

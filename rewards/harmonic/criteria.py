@@ -4,7 +4,9 @@ The prompts are text files beside this module, in our own words. `prompts/<task>
 task share: what is rated, the text itself, and how to answer; `prompts/<task>/<criterion>.txt` is the criterion with
 its five-level scale, and follows the frame. The paper puts the text last (`[p_c, t]`, section 2.1). Here it comes
 first, so that a judge reads picture, frame and text once for all criteria; and whatever a text asks of the judge is
-followed by the judge's real task. Templates of your own (`prompts=`) may have any order.
+followed by the judge's real task. `order="paper"` gives the paper's order (`prompts/<task>/frame_paper.txt`): picture
+and the first words are then all that criteria share, and a judge reads every text once a criterion (five criteria cost
+up to five readings of the text instead of about 1.2). Templates of your own (`prompts=`) may have any order.
 
 A template holds `{text}` where the text to be rated goes and, for tasks that answer a question, `{input}`.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,6 +52,9 @@ TASKS: Mapping[str, Task] = {
     )
 }
 
+ORDERS = ("shared", "paper")
+"""Where the built-in prompts put the text: first, so that criteria share it; or last, as the paper does."""
+
 _PLACEHOLDER = re.compile(r"\{(text|input)\}")
 
 
@@ -68,11 +74,16 @@ def get_task(name: str) -> Task:
 
 
 @cache
-def builtin_prompt(task: str, criterion: str) -> str:
+def builtin_prompt(task: str, criterion: str, order: str = "shared") -> str:
     """The prompt template that ships for a task and criterion.
 
+    Args:
+        task: name of the task.
+        criterion: one of the paper's five.
+        order: one of :data:`ORDERS`.
+
     Raises:
-        InputError: for a task or criterion that has no prompt file.
+        InputError: for a task, criterion or order that has no prompt file.
 
     Example:
         >>> builtin_prompt("captioning", "fluency").splitlines()[-6]
@@ -84,9 +95,12 @@ def builtin_prompt(task: str, criterion: str) -> str:
             f"no built-in prompt for criterion {criterion!r} (there is {', '.join(CRITERIA)}): "
             "give its template in prompts="
         )
+    if order not in ORDERS:
+        raise InputError(f"order is {order!r}: expected one of {', '.join(map(repr, ORDERS))}")
     folder = files("rewards.harmonic") / "prompts" / task
-    frame, scale = ((folder / f"{name}.txt").read_text(encoding="utf-8").strip() for name in ("frame", criterion))
-    return f"{frame}\n\n{scale}"
+    names = ("frame" if order == "shared" else "frame_paper", criterion)
+    frame, scale = ((folder / f"{name}.txt").read_text(encoding="utf-8").strip() for name in names)
+    return f"{frame}\n\n{scale}" if order == "shared" else frame.replace("{criterion}", scale)
 
 
 def render(template: str, text: str, input: str | None = None) -> str:
@@ -100,6 +114,18 @@ def render(template: str, text: str, input: str | None = None) -> str:
     """
     values = {"text": text, "input": input or ""}
     return _PLACEHOLDER.sub(lambda match: values[match[1]], template)
+
+
+def overall_template(templates: Sequence[str]) -> str:
+    """One template that asks for all criteria together: what they share at the beginning stands once.
+
+    Example:
+        >>> overall_template(["Text: {text}\\nIs it true?", "Text: {text}\\nIs it short?"]).splitlines()
+        ['Text: {text}', 'Is it true?', '', 'Is it short?']
+    """
+    shared = os.path.commonprefix(list(templates)).rpartition("\n")  # noqa: RUF071 - texts, not paths
+    head = "".join(shared[:2])
+    return head + "\n\n".join(template[len(head) :] for template in templates)
 
 
 def uses_input(template: str) -> bool:
@@ -130,6 +156,7 @@ def resolve_prompts(
     user_prompts: Mapping[str, str] | None,
     judge_prompts: Mapping[str, Mapping[str, str]] | None,
     ratings: Sequence[float],
+    order: str = "shared",
 ) -> dict[str, str]:
     """Choose a template for each criterion: the user's, else those kept beside the judge's weights, else the built-in.
 
@@ -143,13 +170,14 @@ def resolve_prompts(
         user_prompts: criterion -> template.
         judge_prompts: task -> criterion -> template.
         ratings: the rating scale; the built-in prompts describe 1 to 5 only.
+        order: of the built-in prompts, see :data:`ORDERS`.
 
     Returns:
         criterion -> template, in the order of the criteria.
 
     Raises:
-        InputError: for no, repeated or unknown criteria, a template without `{text}`, or a built-in prompt with
-            another scale.
+        InputError: for no, repeated or unknown criteria, a template without `{text}`, a built-in prompt with another
+            scale, or an order where no prompt is built in.
 
     Example:
         >>> resolve_prompts(get_task("captioning"), None, {"wit": "Is it funny? {text}"}, None, (1, 2))
@@ -165,6 +193,12 @@ def resolve_prompts(
     if unused := [criterion for criterion in own if criterion not in criteria]:
         raise InputError(f"prompts= holds templates for {unused}, which are not among the criteria {list(criteria)}")
 
+    if order != "shared" and (beside or all(criterion in own for criterion in criteria)):
+        raise InputError(
+            f"order={order!r} is of the built-in prompts; here templates come from "
+            f"{'beside the judge' if beside else 'prompts='}, which have an order of their own"
+        )
+
     chosen: dict[str, str] = {}
     for criterion in criteria:
         if criterion in own:
@@ -177,7 +211,7 @@ def resolve_prompts(
                 )
             chosen[criterion] = beside[criterion]
         else:
-            chosen[criterion] = builtin_prompt(task.name, criterion)
+            chosen[criterion] = builtin_prompt(task.name, criterion, order)
             if list(ratings) != [1, 2, 3, 4, 5]:
                 raise InputError(
                     f"the built-in prompts describe the scale 1 to 5: give prompts= for the ratings {list(ratings)}"

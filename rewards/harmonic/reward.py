@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
 from PIL import Image
@@ -11,7 +12,7 @@ from torch import Tensor
 from rewards.calling import PartFunction, part_functions
 from rewards.errors import InputError
 from rewards.harmonic.boxes import draw_box
-from rewards.harmonic.criteria import get_task, prompt_hash, render, resolve_prompts, uses_input
+from rewards.harmonic.criteria import get_task, overall_template, prompt_hash, render, resolve_prompts, uses_input
 from rewards.harmonic.scores import HarmonicScores
 from rewards.harmonic.thoughts import without_thoughts
 from rewards.harmonic.weighting import (
@@ -50,8 +51,11 @@ class HarmonicEval(Reward):
         normalize: renormalise the probabilities over the ratings; False takes the paper's formula literally.
         min_rating_mass: a text abstains if on any criterion the judge puts less than this probability on the ratings.
         prompts: criterion -> template with `{text}` and, where a question is asked, `{input}`.
-        explain: also ask the judge why each criterion's likeliest rating was given (section 4.2); the reasons are in
-            the scores' details. Costs a generated sentence a criterion.
+        explain: also ask the judge for its reasons; they are in the scores' details. True: why each criterion's
+            likeliest rating was given, a generated sentence a criterion. "overall": why the overall score was given,
+            once a text, as the paper asks (section 4.2, after FLEUR).
+        order: of the built-in prompts: "shared" puts the text first, so that criteria share its reading; "paper" last
+            (`[p_c, t]`, section 2.1), at the cost of reading it once a criterion.
         strip_thoughts: judge a text without its `<think>...</think>` parts.
         name: name in TRL and in the metrics, for telling two of them apart.
 
@@ -78,10 +82,13 @@ class HarmonicEval(Reward):
         normalize: bool = True,
         min_rating_mass: float = 0.1,
         prompts: Mapping[str, str] | None = None,
-        explain: bool = False,
+        explain: bool | Literal["overall"] = False,
         strip_thoughts: bool = True,
+        order: str = "shared",
         name: str = "HarmonicEval",
     ) -> None:
+        if explain not in (True, False, "overall"):
+            raise InputError(f"explain is {explain!r}: expected True, False or 'overall'")
         if not 0 <= gamma <= 1:
             raise InputError(f"gamma must lie in [0, 1], got {gamma}")
         if not 0 <= min_rating_mass <= 1:
@@ -99,7 +106,7 @@ class HarmonicEval(Reward):
         self.min_rating_mass = min_rating_mass
         self.explain = explain
         self.strip_thoughts = strip_thoughts
-        self.prompts = resolve_prompts(self.task, criteria, prompts, judge.prompts, self.ratings)
+        self.prompts = resolve_prompts(self.task, criteria, prompts, judge.prompts, self.ratings, order)
         self.criteria = tuple(self.prompts)
         self.prompt_hash = prompt_hash(task, self.prompts, self._rating_words)
         self.__name__ = name
@@ -292,6 +299,16 @@ class HarmonicEval(Reward):
     ) -> None:
         """Add the judge's reason for the likeliest rating of each criterion to the details of the rated texts."""
         judged = [row for row, abstained in enumerate(scores.abstained.tolist()) if not abstained]
+        if self.explain == "overall":
+            template = overall_template(list(self.prompts.values()))
+            said = self.judge.explain(
+                [images[row] for row in judged],
+                [self._prompt(template, texts, inputs, row) for row in judged],
+                [f"{scores.overall[row]:.2f}" for row in judged],
+            )
+            reasons = dict(zip(judged, said, strict=True))
+            scores.details = [{**d, "explanation": reasons.get(row)} for row, d in enumerate(scores.details)]
+            return
         likeliest = scores.probabilities.nan_to_num().argmax(-1).tolist()
         asked = [(row, name, column) for row in judged for column, name in enumerate(self.criteria)]
         said = self.judge.explain(
