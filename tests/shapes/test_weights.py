@@ -18,6 +18,7 @@ from rewards.generation.texts import write_batches
 from rewards.shapes.build.corruption import flawed_caption
 from rewards.shapes.build.scene_questions import sample_questions
 from rewards.shapes.datasets import caption_prompts, sample_scenes, scene_from_json
+from rewards.shapes.false_details import KINDS, criterion_of, false_detail
 from rewards.shapes.language import describe
 from rewards.shapes.oracle import answer, look
 from rewards.shapes.prompts import generator_prompts
@@ -28,6 +29,7 @@ from rewards.trainers.language.held_out import conversation
 from rewards.trainers.language.policy import load_policy
 from rewards.trainers.language.settings import PolicySettings
 
+OLD_RATER = Path(__file__).parents[1] / "fixtures" / "old_rater"
 WEIGHTS = Path(rewards.__file__).parent / "shapes" / "weights"
 
 
@@ -114,6 +116,39 @@ def test_rater_follows_the_truth_on_every_criterion():
     assert set(taus) == set(CRITERIA)
     assert min(taus[c] for c in ("correctness", "completeness", "conciseness", "fluency")) >= 0.6, taus
     assert scores.rating_mass.min() > 0.9
+
+
+def told_apart(judge: str, kind: str, count: int) -> np.ndarray:
+    """For each pair of a true caption and one with a false detail, whether the judge rates the true one higher."""
+    rng = random.Random(7)
+    scenes = sample_scenes("test", count, seed=7)
+    pairs = [(render(s), str(describe(s)), false_detail(s, str(describe(s)), kind, rng)) for s in scenes]
+    pictures, true, false = zip(*(pair for pair in pairs if pair[2]))
+    reward = HarmonicEval(load_judge(judge))
+    before, after = reward.score(pictures, true), reward.score(pictures, false)
+    column = before.criterion_names.index(criterion_of(kind))
+    return (before.criteria[:, column] > after.criteria[:, column]).numpy()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rater_tells_a_false_detail_of_every_kind_from_the_truth(kind):
+    wins = told_apart("shapes-rater", kind, 500 if kind in ("relation", "location", "missing") else 120)
+    assert len(wins) >= 50
+    assert wins.mean() >= 0.95
+
+
+def test_the_rater_before_had_a_blind_spot_for_backgrounds():
+    assert 0.3 <= told_apart(str(OLD_RATER), "background", 120).mean() <= 0.6
+    assert told_apart(str(OLD_RATER), "color", 60).mean() >= 0.95
+
+
+def test_rater_grants_no_correctness_where_there_is_nothing_to_see():
+    noise = [np.random.default_rng(row).integers(0, 256, (32, 32, 3), dtype=np.uint8) for row in range(60)]
+    texts = [str(describe(scene)) for scene in sample_scenes("test", 60, seed=7)]
+    scores = HarmonicEval(load_judge("shapes-rater")).score(noise, texts)
+    correctness = scores.criteria[:, scores.criterion_names.index("correctness")]
+    assert correctness.max() < 2.5
+    assert correctness.mean() < 1.5
 
 
 def test_captioner_is_imperfect_but_not_lost():

@@ -21,7 +21,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "vqa_judge_generated": {"steps": 1000, "batch_size": 32, "learning_rate": 5e-4},
     "rater": {"steps": 6000, "batch_size": 16, "learning_rate": 1e-3},
     "captioner": {"steps": 4000, "batch_size": 32, "learning_rate": 1e-3},
-    "rater_false_details": {"steps": 2000, "batch_size": 12, "learning_rate": 5e-4},
+    "rater_false_details": {"steps": 500, "batch_size": 12, "learning_rate": 5e-4},
 }
 
 

@@ -5,6 +5,10 @@ picture comes with right captions, the same captions with one false detail of ev
 sampled and their near misses, texts of a policy that has stopped looking, and another picture's captions. A part of
 the pictures is noise or empty: there no caption is right.
 
+It stops early: "two red circles" is a meaning of the test split, so that red circles alone on a training picture are
+mostly one, and a rater that trains for long learns that instead of counting. Of 200 pairs of the validation split with
+a false number it told 99.5% apart after 500 steps, and 93, 95 and 94.5% after 750, 1000 and 1250.
+
 Labels are smoothed here: a judge that is never unsure of style gives style nearly all of the harmonic weight
 (HarmonicEval eq. 1: w ~ sigma^(-2/3) at gamma 0.75), and a false detail then hardly changes the reward.
 """
@@ -222,7 +226,7 @@ def build(config: BuildConfig) -> None:
     names = [*(f"loss_{c}" for c in CRITERIA), "patch", "facts", "cells", "grounds"]
     log(step=0, **told_apart(trainee, words, 200))
     totals: list[list[float]] = []
-    for step in steps_with_rate(optimizer, config, flat=0.4):
+    for step in steps_with_rate(optimizer, config, flat=1.0):
         examples = [source() for _ in range(config.batch_size)]
         parts = losses(trainee, examples, pictures_of(examples, generator), words)
         update(parts @ weights, optimizer, parameters)
