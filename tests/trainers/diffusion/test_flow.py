@@ -11,6 +11,7 @@ from rewards.errors import InputError
 from rewards.runs.metrics import read_metrics
 from rewards.runs.summary import gains
 from rewards.trainers.diffusion.loop import DiffusionTrainer
+from rewards.trainers.diffusion.methods.awm import AWM
 from rewards.trainers.diffusion.methods.ddpo import DDPO
 from rewards.trainers.diffusion.methods.flow_grpo import FlowGRPO, FlowGRPOConfig
 from rewards.trainers.diffusion.methods.nft import NFT
@@ -188,6 +189,7 @@ def test_ratio_is_one_before_the_first_update(tmp_path, dynamics, guidance):
 
 
 METHODS = {
+    "awm": (AWM, {}),
     "flow_grpo": (FlowGRPO, {"train_clip_range": 1e-2, "train_kl_coefficient": 0.0}),
     "ddpo": (DDPO, {"sample_eta": 0.7, "train_clip_range": 1e-2, "eval_eta": 0.0}),
     "nft": (NFT, {}),

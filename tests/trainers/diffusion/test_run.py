@@ -18,7 +18,8 @@ from rewards.trainers.diffusion.summary import summary_table
 from tests.trainers.diffusion.tiny_diffusion import ZERO_SNR, stable_diffusion
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
-SHIPPED = sorted(path for name in ("ddpo", "nft", "reward_gradient") for path in CONFIGS.glob(f"{name}_*.yaml"))
+KINDS = ("ddpo", "nft", "awm", "flow_grpo", "reward_gradient")
+SHIPPED = sorted(path for name in KINDS for path in CONFIGS.glob(f"{name}_*.yaml"))
 SMALL = {
     "num_train_prompts": 8,
     "num_eval_prompts": 4,
@@ -106,7 +107,7 @@ def test_prompts_come_from_a_tifa_file_and_are_split(tmp_path, tiny_model, tifa_
     [
         (["trainer.num_epoch=1"], "trainer: unknown key 'num_epoch'; did you mean 'num_epochs'"),
         (["trainer.seed=1"], "seed is a setting of the run"),
-        (["method=dpo"], "method 'dpo' is not known; there are ddpo, nft, flow_grpo, reward_gradient"),
+        (["method=dpo"], "method 'dpo' is not known; there are ddpo, nft, awm, flow_grpo, reward_gradient"),
         (["reward.judge=no-such-judge"], "no-such-judge"),
         (["model=no/such/model"], "no/such/model"),
         (["prompts=missing.json"], "missing.json"),

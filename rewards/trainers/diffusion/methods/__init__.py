@@ -11,6 +11,7 @@ from rewards.trainers.diffusion.methods.base import Method
 METHODS = {
     "ddpo": "rewards.trainers.diffusion.methods.ddpo:DDPO",
     "nft": "rewards.trainers.diffusion.methods.nft:NFT",
+    "awm": "rewards.trainers.diffusion.methods.awm:AWM",
     "flow_grpo": "rewards.trainers.diffusion.methods.flow_grpo:FlowGRPO",
     "reward_gradient": "rewards.trainers.diffusion.methods.reward_gradient:RewardGradient",
 }

@@ -22,6 +22,7 @@ from torch import Tensor
 from rewards.runs.config import check_number
 from rewards.trainers.diffusion.config import DiffusionConfig
 from rewards.trainers.diffusion.methods.base import Batch, Method, Tools
+from rewards.trainers.diffusion.methods.forward import noise_again
 from rewards.trainers.diffusion.optimization import Totals, plan_pairs
 from rewards.trainers.diffusion.randomness import Noise
 from rewards.trainers.diffusion.rollout import Rollout
@@ -103,17 +104,8 @@ class NFT(Method[NFTConfig]):
     ) -> Tensor:
         """Loss of each pair of a picture and a timestep, (P,)."""
         policy, sampler, args = self.tools.policy, self.sampler, self.args
-        places = [batch.local[row] for row in rows.tolist()]
-        noise = torch.cat(
-            [
-                Noise(args.seed, f"forward/{stream}/{step}", [place], policy.latent_shape).draw()
-                for place, step in zip(places, steps.tolist(), strict=True)
-            ]
-        ).to(policy.device)
-        weights = optimality[places].to(policy.device)
-        rows = rows.to(policy.device)
-        clean, conditioning = batch.rollout.final[rows], batch.rollout.conditioning.rows(rows)
-        noisy = sampler.stepper.noised(clean, noise, steps)
+        clean, _, noisy, conditioning = noise_again(self, batch, stream, rows, steps)
+        weights = optimality[rows + batch.local.start].to(policy.device)
         with torch.no_grad(), policy.holding(self.old):  # before the pass with a gradient: it changes the weights
             old = sampler.predict(policy, noisy, steps, conditioning).float()
         new = sampler.predict(policy, noisy, steps, conditioning).float()

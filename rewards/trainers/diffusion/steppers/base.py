@@ -51,6 +51,14 @@ class Stepper(ABC):
     def noised(self, clean: Tensor, noise: Tensor, steps: Tensor) -> Tensor:
         """The forward process: clean latents brought to the noise of these steps, (N, C, H, W) float32."""
 
+    @abstractmethod
+    def target(self, clean: Tensor, noise: Tensor, steps: Tensor) -> Tensor:
+        """What the network should predict for :meth:`noised` latents, in its own parametrisation, (N, C, H, W)."""
+
+    @abstractmethod
+    def level(self, steps: Tensor) -> Tensor:
+        """Deviation of the noise at these steps, in [0, 1], (N,) float32 on the CPU."""
+
 
 def log_probability(value: Tensor, step: Gaussian) -> Tensor:
     """log N(value; mean, std^2), averaged over the latent dimensions, as the published DDPO code takes it.

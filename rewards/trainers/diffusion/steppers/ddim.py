@@ -53,6 +53,19 @@ class DDIM(Stepper):
         alpha = coefficients(self.schedule.alpha, steps, clean)
         return alpha.sqrt() * clean.float() + (1 - alpha).sqrt() * noise.float()
 
+    def target(self, clean: Tensor, noise: Tensor, steps: Tensor) -> Tensor:
+        """epsilon, x_0, or v = sqrt(alpha) epsilon - sqrt(1 - alpha) x_0."""
+        if self.prediction_type == "epsilon":
+            return noise.float()
+        if self.prediction_type == "sample":
+            return clean.float()
+        alpha = coefficients(self.schedule.alpha, steps, clean)
+        return alpha.sqrt() * noise.float() - (1 - alpha).sqrt() * clean.float()
+
+    def level(self, steps: Tensor) -> Tensor:
+        """sqrt(1 - alpha)."""
+        return (1 - self.schedule.alpha[steps]).sqrt()
+
 
 class DDIMSchedule(NamedTuple):
     """What every step of a DDIM trajectory needs; float32 and int64 tensors on the CPU, shape (T,), noisiest first.

@@ -85,6 +85,14 @@ class Flow(Stepper):
         s = coefficients(self.sigmas, steps, clean)
         return (1 - s) * clean.float() + s * noise.float()
 
+    def target(self, clean: Tensor, noise: Tensor, steps: Tensor) -> Tensor:
+        """v = epsilon - x_0."""
+        return noise.float() - clean.float()
+
+    def level(self, steps: Tensor) -> Tensor:
+        """s."""
+        return self.sigmas[steps]
+
 
 def flow_sde(
     velocity: Tensor, latents: Tensor, s: Tensor, following: Tensor, noise: float, first_following: float
