@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rewards.tifa.store.store import QuestionStore
     from rewards.tifa.vqascore import VQAScore
     from rewards.trainers.diffusion.ddpo import DDPOConfig, DDPOTrainer
+    from rewards.trainers.language.curves import MetricsCallback
     from rewards.trainers.language.ppo import PPOConfig, PPOTrainer
 
 _HOMES = {
@@ -36,6 +37,7 @@ _HOMES = {
     "DDPOTrainer": "rewards.trainers.diffusion.ddpo",
     "FunctionReward": "rewards.functions",
     "HarmonicEval": "rewards.harmonic.reward",
+    "MetricsCallback": "rewards.trainers.language.curves",
     "PPOConfig": "rewards.trainers.language.ppo",
     "PPOTrainer": "rewards.trainers.language.ppo",
     "Question": "rewards.tifa.questions.question",
@@ -56,6 +58,7 @@ __all__ = [
     "FunctionReward",
     "HarmonicEval",
     "InputError",
+    "MetricsCallback",
     "PPOConfig",
     "PPOTrainer",
     "Question",

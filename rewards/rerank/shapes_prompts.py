@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from rewards.runs.files import write_lines
 from rewards.shapes.datasets import INSTRUCTION, sample_scenes, scene_to_json
 from rewards.shapes.prompts import generator_prompts, question_store
 from rewards.shapes.render import render
@@ -32,6 +32,4 @@ def write_shapes_prompts(path: Path, kind: str, count: int, seed: int) -> None:
             render(scene).save(path.parent / "scenes" / f"{n:04d}.png")
             image, truth = f"scenes/{n:04d}.png", scene_to_json(scene)
             rows.append({"id": f"shapes-{n}", "image": image, "prompt": INSTRUCTION, "scene": truth})
-    partial = path.with_suffix(".tmp")
-    partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    partial.replace(path)
+    write_lines(path, rows)

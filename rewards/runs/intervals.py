@@ -158,8 +158,9 @@ def share(
     sums = np.stack([np.asarray(credit, dtype=np.float64), np.asarray(counts, dtype=np.float64)], axis=1)
     if clusters is not None:
         sums = np.stack([np.bincount(clusters, weights=column) for column in sums.T], axis=1)
-    if not len(sums):
-        return Share(math.nan, np.full(resamples, math.nan))
+    if len(sums) < 2:  # one cluster says nothing about the spread
+        top, bottom = sums.sum(0)
+        return Share(float(top / bottom) if bottom else math.nan, np.full(resamples, math.nan))
     drawn = np.concatenate([weights @ sums for weights in multiplicities(len(sums), resamples, seed)])
     with np.errstate(invalid="ignore", divide="ignore"):
         (top, bottom), shares = sums.sum(0), drawn[:, 0] / drawn[:, 1]

@@ -11,13 +11,13 @@ from typing import Any
 
 from rewards._version import __version__
 from rewards.runs.files import write_whole
+from rewards.runs.intervals import Estimate, share
 from rewards.tifa.benchmark import Answer, Judged
 from rewards.tifa.geneval2 import geneval2_report
 from rewards.tifa.questions.geneval2 import ATOMICITY
 from rewards.tifa.questions.question import Question, question_to_row
 from rewards.tifa.scoring import (
     accuracy_by_type,
-    bootstrap_interval,
     faithfulness,
     macro_deviation,
     macro_mean,
@@ -105,13 +105,15 @@ def summary(judged: Sequence[Judged], questions: Questions, resamples: int = 200
         right[id].append(float(answer.score or 0))
     pooled, count = pooled_accuracy([score for values in right.values() for score in values])
     by_type = accuracy_by_type(_typed_scores(judged, questions))
-    interval = [*bootstrap_interval(list(means.values()), [1] * len(means), resamples, seed)]
-    pooled_interval = bootstrap_interval(
-        [sum(values) for values in right.values()], [len(values) for values in right.values()], resamples, seed
-    )
+    sums, counts = [sum(values) for values in right.values()], [len(values) for values in right.values()]
+    over_prompts = share(list(means.values()), [1] * len(means), resamples=resamples, seed=seed).estimate()
+    over_questions = share(sums, counts, resamples=resamples, seed=seed).estimate()
     return {
-        "macro": {"mean": _number(macro_mean(scores)), "interval": [_number(value) for value in interval]},
-        "pooled": {"mean": _number(pooled), "interval": [_number(value) for value in pooled_interval]},
+        "macro": {
+            "mean": _number(macro_mean(scores)),
+            "interval": [_number(over_prompts.low), _number(over_prompts.high)],
+        },
+        "pooled": {"mean": _number(pooled), "interval": _ends(over_questions)},
         "by_element_type": {name: {"mean": _number(mean), "questions": n} for name, (mean, n) in by_type.items()},
         "by_source": _grouped(means, source),
         "by_entities": _grouped(means, lambda id: entities(questions[id])),
@@ -122,6 +124,10 @@ def summary(judged: Sequence[Judged], questions: Questions, resamples: int = 200
         "abstained": [{"id": row.id, "image": row.name, "reason": row.reason} for row in judged if row.reason],
         "version": __version__,
     } | _geneval2(judged, questions)
+
+
+def _ends(estimate: Estimate) -> list[float | None]:
+    return [_number(estimate.low), _number(estimate.high)]
 
 
 def _geneval2(judged: Sequence[Judged], questions: Questions) -> dict[str, Any]:

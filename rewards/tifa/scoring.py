@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 
-import numpy as np
-
 
 def faithfulness(scores: Sequence[float]) -> float:
     """Share of one picture's questions answered right (TIFA §3, eq. 1).
@@ -132,33 +130,3 @@ def accuracy_by_type(scores: Iterable[tuple[str, float]]) -> dict[str, tuple[flo
     for element_type, score in scores:
         by_type.setdefault(element_type or "other", []).append(score)
     return {name: pooled_accuracy(by_type[name]) for name in sorted(by_type)}
-
-
-def bootstrap_interval(
-    sums: Sequence[float], counts: Sequence[float], resamples: int = 2000, seed: int = 0, confidence: float = 0.95
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of `sum(sums) / sum(counts)`, drawing clusters with replacement.
-
-    Questions about one prompt's pictures share the prompt, so prompts are drawn, never questions.
-
-    Args:
-        sums: One value a cluster, such as the number of right answers about a prompt, or the prompt's mean.
-        counts: What the cluster adds to the denominator: its number of answers, or 1 for a macro mean.
-        resamples: Number of resamples.
-        seed: Of the random numbers.
-        confidence: In (0, 1).
-
-    Returns:
-        Lower and upper end; NaN for fewer than two clusters, which say nothing about the spread.
-
-    Example:
-        >>> bootstrap_interval([1.0, 1.0, 1.0], [1, 1, 1])
-        (1.0, 1.0)
-    """
-    clusters = len(sums)
-    if clusters < 2:
-        return math.nan, math.nan
-    draws = np.random.default_rng(seed).multinomial(clusters, np.full(clusters, 1 / clusters), size=resamples)
-    values = (draws @ np.asarray(sums, float)) / np.maximum(draws @ np.asarray(counts, float), 1e-12)
-    lower, upper = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(lower), float(upper)

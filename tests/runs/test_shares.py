@@ -29,6 +29,18 @@ def test_what_is_not_counted_is_left_out_and_nothing_is_undefined():
     assert share([1, 0], [1, 0], resamples=5).value == 1.0
     assert math.isnan(share([0.0], [0.0], resamples=5).estimate().low)
     assert math.isnan(share([], [], resamples=5).value)
+    alone = share([3.0], [4.0], resamples=5).estimate()
+    assert alone.value == 0.75 and math.isnan(alone.low) and math.isnan(alone.high)
+
+
+def test_copies_of_a_cluster_say_no_more_than_one():
+    rng = np.random.default_rng(1)
+    means = rng.random(200)
+    found = share(means, np.ones(200)).estimate()
+    half = 1.96 * means.std(ddof=1) / math.sqrt(200)
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.1) and found.low < means.mean() < found.high
+    again = share(10 * means, np.full(200, 10)).estimate()
+    assert (again.low, again.high) == pytest.approx((found.low, found.high))
 
 
 def test_seeds_of_strata_are_independent_and_a_seed_is_repeatable():

@@ -1,11 +1,9 @@
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -19,7 +17,6 @@ from rewards.tifa.matching import AnswerMatcher
 from rewards.tifa.questions.question import Question, read_questions
 from rewards.tifa.results import entities, official_result, plot_summary, source, summary
 from rewards.tifa.reward import TIFA
-from rewards.tifa.scoring import bootstrap_interval
 from rewards.tifa.store.store import QuestionStore
 from tests import tiny_models
 
@@ -197,17 +194,6 @@ def test_sources_and_entities(ask: Ask) -> None:
     ]  # fmt: skip
     rows = [("dog", "animal/human"), ("Dog ", "animal/human"), ("ball", "object"), ("red", "color"), ("pie", "food")]
     assert entities([ask(element=element, element_type=kind) for element, kind in rows]) == 3
-
-
-def test_bootstrap_draws_prompts_not_questions() -> None:
-    rng = np.random.default_rng(1)
-    means = rng.random(200)
-    low, high = bootstrap_interval(list(means), [1] * 200)
-    expected = 1.96 * means.std(ddof=1) / math.sqrt(200)
-    assert (high - low) / 2 == pytest.approx(expected, rel=0.1) and low < means.mean() < high
-    # 10 equal questions a prompt say no more than one.
-    assert bootstrap_interval(list(10 * means), [10] * 200) == pytest.approx((low, high))
-    assert all(math.isnan(end) for end in bootstrap_interval([1.0], [1]))
 
 
 @pytest.fixture

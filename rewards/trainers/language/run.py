@@ -36,6 +36,7 @@ from rewards.trainers.language.guards import AbstentionGuard, FiniteSteps, IdleG
 from rewards.trainers.language.held_out import HeldOut
 from rewards.trainers.language.policy import load_policy
 from rewards.trainers.language.ppo import PPOConfig, PPOTrainer
+from rewards.trainers.language.reward_state import RewardState
 from rewards.trainers.language.rloo import ExactRLOOTrainer
 from rewards.trainers.language.schedule import SchedulePlans
 from rewards.trainers.language.settings import LanguageRunConfig, OwnTrainerSettings
@@ -136,6 +137,11 @@ def _build(config: LanguageRunConfig, folder: RunFolder) -> _Parts:
     arguments = trainer_arguments(METHODS[config.algorithm][1], config.trainer, folder.checkpoints, config.seed)
     reward = build_reward(config.reward)
     training_functions(reward, own)  # refuses what cannot be trained on before anything is loaded
+    if config.reward.standardize == "running" and arguments.world_size > 1:
+        raise InputError(
+            f"reward.standardize: running needs one process, and there are {arguments.world_size}: each would learn a "
+            "scale of its own from its share of a group"
+        )
     audits = [build_reward(audit) for audit in config.evaluation.audits]
     if len({audit.__name__ for audit in audits}) < len(audits):
         raise InputError(f"audits must have different names, got {[audit.__name__ for audit in audits]}; set name")
@@ -191,7 +197,7 @@ def _trainer(config: LanguageRunConfig, parts: _Parts, folder: RunFolder, checkp
             train_dataset=parts.train,
             processing_class=processor,
             peft_config=lora,
-            callbacks=[MetricsCallback(folder.path), evaluation, plans, *guards],
+            callbacks=[MetricsCallback(folder.path), evaluation, plans, RewardState(parts.reward, checkpoint), *guards],
         )
     except (ValueError, ImportError) as error:  # adapter targets, a tracker, vLLM missing
         raise InputError(f"{config.algorithm.upper()}: {str(error).strip().splitlines()[0]}") from error

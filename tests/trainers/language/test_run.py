@@ -199,6 +199,18 @@ def test_a_run_is_not_overwritten_by_accident_and_resumes_where_it_was(mixed_run
     assert not (folder / "checkpoints" / "checkpoint-3").exists()
 
 
+def test_a_running_scale_goes_on_where_the_checkpoint_left_it(checkpoint, tmp_path):
+    settings = run_settings(checkpoint, checkpoint, tmp_path, max_steps=4, save_strategy="steps", save_steps=2)
+    settings["reward"] = combined(checkpoint, "evenness") | {"standardize": "running"}
+    run(settings)
+    before = [row for row in read_metrics(tmp_path) if "train/loss" in row]
+    (tmp_path / "checkpoints" / "checkpoint-4" / "trainer_state.json").unlink()
+    run(settings | {"resume": True})
+    after = [row for row in read_metrics(tmp_path) if "train/loss" in row]
+    for old, new in zip(before, after, strict=True):
+        assert new["train/reward"] == pytest.approx(old["train/reward"], abs=1e-6)
+
+
 @pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo"])
 def test_the_learning_rate_of_an_extended_run_does_not_jump(checkpoint, tmp_path, algorithm):
     """Linear from step 0 to 8, stopped at 4 and extended to 12: from .5 on in steps of .5 / 8."""
