@@ -38,6 +38,7 @@ def build(
     revision: str | None = typer.Option(None, help="Branch, tag or commit of the model."),
     batch_size: int = typer.Option(8, min=1, help="Prompts in one call of the model."),
     seed: int = typer.Option(0, help="Of the order of the choices."),
+    form: str = typer.Option("tifa", help="tifa: two questions an element; dsg: facts, questions, dependencies."),
     requests_per_minute: int | None = typer.Option(None, help="Most requests to the server."),
     tokens_per_minute: int | None = typer.Option(None, help="Most tokens to and from the server."),
     device: str | None = _DEVICE,
@@ -66,7 +67,7 @@ def build(
 
         writer = ChatModel(model, device=device, dtype=dtype, revision=revision)
     with _progress(len(rows), "prompts") as advance:
-        report = build_questions(writer, rows, questions, batch_size, seed, advance)
+        report = build_questions(writer, rows, questions, batch_size, seed, advance, form)
     for line in report.dropped:
         typer.echo(f"dropped: {line}", err=True)
     typer.echo(

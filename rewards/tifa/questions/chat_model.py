@@ -79,27 +79,46 @@ class ChatModel:
 
     def render(self, description: str) -> str:
         """The whole prompt. Control tokens in the description are data: a blank is put into each."""
-        description = self._controls.sub(lambda match: match[0][:1] + " " + match[0][1:], description)
         if self.llama2_format:
-            return _LLAMA2_PROMPT.format(description=description)
-        request = f"{few_shot_prompt()}Description: {description}"
+            return _LLAMA2_PROMPT.format(description=self._plain(description))
+        request = f"{few_shot_prompt()}Description: {self._plain(description)}"
+        return self._turn(request) if self.tokenizer.chat_template is not None else f"{request}\nElements:"
+
+    def _plain(self, text: str) -> str:
+        return self._controls.sub(lambda match: match[0][:1] + " " + match[0][1:], text)
+
+    def _turn(self, request: str) -> str:
+        """A request as the user's turn, or as it is for a model without a chat template."""
         if self.tokenizer.chat_template is None:
-            return f"{request}\nElements:"
+            return request
         turn = [{"role": "user", "content": request}]
         return str(
             self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True, enable_thinking=False)
         )
 
-    @torch.inference_mode()
     def complete(self, descriptions: Sequence[str]) -> list[Completion]:
         """One output a description.
 
         Raises:
             InputError: The prompt and an output do not fit into the model's context.
         """
-        if not descriptions:
+        return self._generate([self.render(description) for description in descriptions], "\nDescription:")
+
+    def write(self, shots: str, inputs: Sequence[str], stop: str) -> list[Completion]:
+        """One output an input, as far as `stop`. Control tokens in the inputs are data.
+
+        Raises:
+            InputError: As :meth:`complete`; or the authors' LLaMA-2, which writes TIFA's questions only.
+        """
+        if self.llama2_format:
+            raise InputError(f"{self.name!r} was trained to write TIFA's questions only; name a chat model")
+        plain = ["\n".join(map(self._plain, text.split("\n"))) for text in inputs]
+        return self._generate([self._turn(shots + text) for text in plain], stop)
+
+    @torch.inference_mode()
+    def _generate(self, texts: Sequence[str], stop: str) -> list[Completion]:
+        if not texts:
             return []
-        texts = [self.render(description) for description in descriptions]
         # A template that writes the first token itself must not be given a second one. The authors' format writes one
         # and was trained with two, so there both stay.
         begins = self.tokenizer.bos_token and texts[0].startswith(self.tokenizer.bos_token) and not self.llama2_format
@@ -111,16 +130,16 @@ class ChatModel:
         beams = {"num_beams": 5} if self.llama2_format else {}
         outputs = self.model.generate(
             **inputs, do_sample=False, max_new_tokens=self.new_tokens, pad_token_id=self.tokenizer.pad_token_id,
-            stop_strings=["\nDescription:"], tokenizer=self.tokenizer, **beams,
+            stop_strings=[stop], tokenizer=self.tokenizer, **beams,
         )  # fmt: skip
-        return [self._completion(tokens) for tokens in outputs[:, length:].tolist()]
+        return [self._completion(tokens, stop) for tokens in outputs[:, length:].tolist()]
 
-    def _completion(self, tokens: list[int]) -> Completion:
+    def _completion(self, tokens: list[int], stop: str) -> Completion:
         ends = {self.tokenizer.pad_token_id, self.tokenizer.eos_token_id}
         ends |= _as_set(self.model.generation_config.eos_token_id)
         text = self.tokenizer.decode(tokens, skip_special_tokens=True)
         # A row that ended is filled up with padding; one that fills the whole output with text was stopped.
-        ended = (tokens[-1:] and tokens[-1] in ends) or "\nDescription:" in text
+        ended = (tokens[-1:] and tokens[-1] in ends) or stop in text
         return Completion(text, cut_off=len(tokens) >= self.new_tokens and not ended)
 
     def _check_room(self, length: int) -> None:

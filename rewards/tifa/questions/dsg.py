@@ -12,6 +12,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rewards.errors import InputError
 from rewards.runs.files import write_whole
@@ -68,12 +69,17 @@ def read_dsg(path: str | Path) -> DSGFile:
             items.setdefault(row["item_id"], []).append((f"{path}, line {reader.line_num}", row))
     found = DSGFile()
     for rows in items.values():
-        _read_item(rows, found)
+        read_item(rows, found)
     return found
 
 
-def _read_item(rows: Sequence[tuple[str, dict[str, str]]], found: DSGFile) -> None:
-    """The questions of one prompt."""
+def read_item(rows: Sequence[tuple[str, Mapping[str, Any]]], found: DSGFile) -> None:
+    """Add the questions of one prompt, and what is wrong with its rows, to `found`.
+
+    Args:
+        rows: Where a row stands, and its cells by :data:`COLUMNS`.
+        found: What was read so far.
+    """
     texts: dict[str, str] = {}
     usable = []
     for where, row in rows:
@@ -101,7 +107,7 @@ def _read_item(rows: Sequence[tuple[str, dict[str, str]]], found: DSGFile) -> No
 
 
 def _question(
-    row: Mapping[str, str], text: str, parents: tuple[str, ...], kept: list[dict[str, str]], element_type: str
+    row: Mapping[str, Any], text: str, parents: tuple[str, ...], kept: list[dict[str, str]], element_type: str
 ) -> Question:
     return Question(
         text, _YES_NO, "yes", row["keywords"].strip(), element_type, row["text"].strip(), row["item_id"],
@@ -109,7 +115,7 @@ def _question(
     )  # fmt: skip
 
 
-def _parents(where: str, row: Mapping[str, str], texts: Mapping[str, str], found: DSGFile) -> list[str]:
+def _parents(where: str, row: Mapping[str, Any], texts: Mapping[str, str], found: DSGFile) -> list[str]:
     """Texts of the questions that a row depends on; what cannot be used is reported."""
     parsed = parse_dependency(row["dependency"])
     unknown = [str(number) for number in parsed.parents if str(number) not in texts]
@@ -119,7 +125,7 @@ def _parents(where: str, row: Mapping[str, str], texts: Mapping[str, str], found
     return [texts[str(number)] for number in parsed.parents if str(number) in texts]
 
 
-def _element_type(row: Mapping[str, str]) -> str:
+def _element_type(row: Mapping[str, Any]) -> str:
     broad, detailed = row["category_broad"].strip(), row["category_detailed"].strip()
     return broad if detailed in _NO_DETAIL else f"{broad}.{detailed}"
 

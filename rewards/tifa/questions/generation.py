@@ -1,20 +1,23 @@
-"""Prompt -> question-answer tuples, by a language model in one call a prompt (TIFA §3.1).
+"""Prompt -> question-answer tuples, by a language model: in one call a prompt (TIFA §3.1), or in DSG's three steps.
 
 Questions are made once and stored; a run that is killed goes on where it stopped and asks no prompt twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rewards.errors import InputError
 from rewards.tifa.normalization import collapse_blanks
+from rewards.tifa.questions import dsg_generation
 from rewards.tifa.questions.language_model import Completion, LanguageModel
 from rewards.tifa.questions.parsing import parse_output
 from rewards.tifa.questions.prompt_files import Prompt
 from rewards.tifa.questions.question import Question
 from rewards.tifa.store.store import Note, QuestionStore
+
+FORMS = ("tifa", "dsg")
 
 
 @dataclass
@@ -43,6 +46,7 @@ def build_questions(
     batch_size: int = 8,
     seed: int = 0,
     progress: Callable[[int], object] | None = None,
+    form: str = "tifa",
 ) -> BuildReport:
     """Ask a language model for the questions of prompts and store them.
 
@@ -55,10 +59,13 @@ def build_questions(
         batch_size: Prompts in one call of the model.
         seed: Of the order of the choices.
         progress: Called with the number of prompts that are done.
+        form: "tifa", or "dsg" (:mod:`rewards.tifa.questions.dsg_generation`).
 
     Raises:
-        InputError: An id belongs to another prompt.
+        InputError: An id belongs to another prompt, or an unknown form.
     """
+    if form not in FORMS:
+        raise InputError(f"form is {form!r}; expected one of {', '.join(map(repr, FORMS))}")
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; expected at least 1")
     report = BuildReport()
@@ -75,16 +82,18 @@ def build_questions(
     if progress is not None:
         progress(report.skipped)
     identity = {"source": "generation", **model.identity(), "seed": seed} if groups else {}
+    if form == "dsg" and groups:
+        identity = dsg_generation.provenance(identity)
     waiting = list(groups.values())
     for start in range(0, len(waiting), batch_size):
         batch = waiting[start : start + batch_size]
         questions: list[Question] = []
         notes: list[Note] = []
-        for group, completion in zip(
-            batch, model.complete([collapse_blanks(group[0].text) for group in batch]), strict=True
-        ):
+        texts = [collapse_blanks(group[0].text) for group in batch]
+        written = _ask(model, texts, form)
+        for group, output in zip(batch, written, strict=True):
             for prompt in group:
-                _take(prompt, completion, seed, questions, notes, report)
+                _take(prompt, output, seed, questions, notes, report)
         added = store.add(questions, identity, on_conflict="keep", notes=notes)
         report.questions += added.new
         if progress is not None:
@@ -92,13 +101,24 @@ def build_questions(
     return report
 
 
+def _ask(model: LanguageModel, texts: Sequence[str], form: str) -> Sequence[Completion | dsg_generation.DSGOutput]:
+    if form == "tifa":
+        return model.complete(texts)
+    return dsg_generation.ask(model, texts)
+
+
 def _take(
-    prompt: Prompt, completion: Completion, seed: int, questions: list[Question], notes: list[Note], report: BuildReport
-) -> None:
-    if completion.text is None:
-        report.failed.append(f"{prompt.id}: {completion.error}")
+    prompt: Prompt, output: Completion | dsg_generation.DSGOutput, seed: int, questions: list[Question],
+    notes: list[Note], report: BuildReport,
+) -> None:  # fmt: skip
+    if isinstance(output, dsg_generation.DSGOutput):
+        parsed = None if output.error else dsg_generation.parse_dsg(output, prompt.text, prompt.id)
+    else:
+        text = output.text
+        parsed = None if text is None else parse_output(text, prompt.text, prompt.id, seed, output.cut_off)
+    if parsed is None:
+        report.failed.append(f"{prompt.id}: {output.error}")
         return
-    parsed = parse_output(completion.text, prompt.text, prompt.id, seed, completion.cut_off)
     report.asked += 1
     report.dropped.extend(f"{prompt.id}: {line}" for line in parsed.dropped)
     questions.extend(parsed.questions)

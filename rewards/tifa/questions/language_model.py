@@ -30,14 +30,19 @@ class Completion(NamedTuple):
 
 
 class LanguageModel(Protocol):
-    """Writes the questions of descriptions."""
+    """Writes the questions of descriptions, and whatever else it is asked for."""
 
     def identity(self) -> dict[str, Any]:
         """Model, revision and prompt hash, for the provenance of every question."""
         ...
 
     def complete(self, descriptions: Sequence[str]) -> list[Completion]:
-        """One output a description (a text of one line), in order, at temperature 0."""
+        """TIFA's questions of each description (a text of one line), in order, at temperature 0."""
+        ...
+
+    def write(self, shots: str, inputs: Sequence[str], stop: str) -> list[Completion]:
+        """What the model writes after instruction and examples (`shots`) and each input, at temperature 0, as far as
+        `stop`, where it writes that."""
         ...
 
 

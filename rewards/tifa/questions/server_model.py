@@ -67,18 +67,23 @@ class ServerModel:
 
     def complete(self, descriptions: Sequence[str]) -> list[Completion]:
         """One output a description; None with the reason where the server gave none before the deadline."""
+        return self.write(few_shot_prompt(), [f"Description: {description}" for description in descriptions])
+
+    def write(self, shots: str, inputs: Sequence[str], stop: str | None = None) -> list[Completion]:
+        """One output an input, as far as `stop`; None with the reason as :meth:`complete`."""
         self._connection.begin()
         with ThreadPoolExecutor(self.concurrency, thread_name_prefix="questions") as pool:
-            return list(pool.map(self._one, descriptions))
+            return list(pool.map(lambda text: self._one(shots + text, stop), inputs))
 
-    def _one(self, description: str) -> Completion:
-        request = f"{few_shot_prompt()}Description: {description}"
+    def _one(self, request: str, stop: str | None) -> Completion:
         body: dict[str, Json] = {
             "model": self.name,
             "messages": [{"role": "user", "content": request}],
             "temperature": 0.0,
             "max_tokens": self.new_tokens,
         }
+        if stop is not None:
+            body["stop"] = [stop]
         try:
             tokens = len(request) // 4 + self.new_tokens
             choice = self._connection.post("/chat/completions", body, self._budget, tokens)["choices"][0]
