@@ -8,5 +8,5 @@
   thumb/ (captions rated by criterion), pairs/ (which of two responses is better: VL-RewardBench)
 - shapes_study/: the tables of MMHE without humans, from the shapes world's truth
 - probe.py, explanations.py: is a judge as certain as it is right; why did a text get its ratings
-- files.py, columns.py, tables.py: rows and columns of people's files in, each bad one named; plain-text tables out
+- files.py, columns.py: rows and columns of files in, each bad one named; tables.py: numbers with intervals as cells
 """

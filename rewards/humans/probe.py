@@ -21,9 +21,10 @@ from rewards.humans.metrics.base import TextItem
 from rewards.humans.metrics.harmonic import score_items
 from rewards.humans.statistics.agreement import agreement
 from rewards.humans.statistics.pair_counts import Array, Integers
-from rewards.humans.tables import text_table, with_interval
+from rewards.humans.tables import with_interval
 from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate
+from rewards.tables import text_table
 
 SIGMA_BINS = 4
 _SCALE_LINE = re.compile(r"^\s*(?:- )?\d\b.*$", re.MULTILINE)

@@ -1,30 +1,10 @@
-"""Plain-text tables: one look for every table that `rewards humans` prints."""
+"""Numbers with their intervals as the cells of tables (:mod:`rewards.tables`)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from rewards.runs.intervals import Estimate
-
-
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns padded to their widest cell, the first to the left and the others to the right.
-
-    Example:
-        >>> print(text_table(["metric", "tau-b"], [["BLEU", "18.79"], ["METEOR", "27.41"]]))
-        metric  tau-b
-        ------  -----
-        BLEU    18.79
-        METEOR  27.41
-    """
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = [cells[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:]))]
-        return "  ".join(padded).rstrip()
-
-    return "\n".join([line(header), line(["-" * width for width in widths]), *(line(row) for row in rows)])
 
 
 def percent(value: float, digits: int = 2) -> str:

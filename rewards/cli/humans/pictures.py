@@ -17,8 +17,9 @@ def tifa(
     seed: int = typer.Option(0, help="Seed of the bootstrap."),
 ) -> None:
     """TIFA's human study: the paper's Table 2 with every statistic named, by generator and by source."""
-    from rewards.humans.tables import percent, text_table, with_interval
+    from rewards.humans.tables import percent, with_interval
     from rewards.humans.tifa_study import METRICS, PAPER_NOTE, read_tifa_study, study_report
+    from rewards.tables import text_table
 
     items = read_tifa_study(file)
     report = study_report(items, resamples=resamples, seed=seed)

@@ -31,7 +31,8 @@ def battery(judge: str | None, clip: str | None, bert: str | None) -> Battery:
 
 def agreement_table(results: dict[str, Agreement]) -> str:
     """A row a metric, a column a statistic that any of them has, with intervals."""
-    from rewards.humans.tables import text_table, with_interval
+    from rewards.humans.tables import with_interval
+    from rewards.tables import text_table
 
     names = [name for name in SHORT if any(result[name].value == result[name].value for result in results.values())]
     rows = [[label, *(with_interval(result[name], 2) for name in names)] for label, result in results.items()]

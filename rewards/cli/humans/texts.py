@@ -83,7 +83,7 @@ def captions(
     """Caption benchmarks: list the captions to be scored, or compare scores with the human judgments."""
     from dataclasses import replace
 
-    from rewards.humans.captions.benchmarks import items_to_score, read_benchmark, scores_once
+    from rewards.humans.captions.benchmarks import REFERENCE_NOTE, items_to_score, read_benchmark, scores_once
     from rewards.humans.captions.study import CaptionStudy, split_files
 
     study = CaptionStudy(benchmark, read_benchmark(benchmark, files), resamples)
@@ -99,7 +99,7 @@ def captions(
             "captioning", [replace(i, image=str(images / str(i.image))) for i in once]
         ).items():
             study.add(name, found.overall[places])
-        study.notes += runs.notes
+        study.notes += [REFERENCE_NOTE, *runs.notes] if references else runs.notes
     columns, fleur = split_files(scores)
     for path in columns:
         study.add_file(path)

@@ -48,6 +48,12 @@ PUBLISHED: dict[str, dict[str, float]] = {
 }
 
 
+REFERENCE_NOTE = (
+    "the published BLEU, ROUGE, METEOR and CIDEr stand on the COCO scripts: PTB tokens in lower case, BLEU-4 without "
+    "smoothing, METEOR with synonyms (benchmarks/humans_captions.py runs them on the same captions)"
+)
+
+
 def read_benchmark(name: str, files: Sequence[str | Path]) -> CaptionReading:
     """Read a benchmark by name, from the published files or from one JSON of the FLEUR repository.
 

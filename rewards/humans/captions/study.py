@@ -20,9 +20,10 @@ from rewards.humans.captions.fleur import (
 from rewards.humans.captions.records import PAIR_TIES, CaptionPair, JudgedCaption, PairTies
 from rewards.humans.columns import read_columns
 from rewards.humans.statistics.pair_counts import Array
-from rewards.humans.tables import percent, text_table
+from rewards.humans.tables import percent
 from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate
+from rewards.tables import text_table
 
 SHORT = {"kendall_tau_b": "tau-b", "kendall_tau_c": "tau-c"}
 

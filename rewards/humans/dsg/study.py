@@ -19,8 +19,9 @@ from rewards.errors import InputError
 from rewards.humans.dsg.answers import Answers, PictureKey, listed
 from rewards.humans.dsg.scores import Dependencies, picture_score
 from rewards.humans.statistics.agreement import Agreement, Difference, agreement, difference
-from rewards.humans.tables import decimal_with_interval, text_table
+from rewards.humans.tables import decimal_with_interval
 from rewards.runs.files import finite_or_none
+from rewards.tables import text_table
 
 SHOWN = {
     "spearman": "Spearman",

@@ -20,9 +20,10 @@ import numpy as np
 
 from rewards.errors import InputError
 from rewards.humans.geneval.questions import SKILLS, PictureQuestion
-from rewards.humans.tables import text_table, with_interval
+from rewards.humans.tables import with_interval
 from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate, share
+from rewards.tables import text_table
 
 PEOPLE = "people, each against the others"
 Credit = tuple[float, float]

@@ -21,9 +21,10 @@ from rewards.humans.mmhe.records import CRITERIA, TASKS, Instance
 from rewards.humans.mmhe.scores import CandidateScores
 from rewards.humans.statistics.agreement import Agreement, agreement, no_agreement
 from rewards.humans.statistics.pair_counts import Array
-from rewards.humans.tables import percent, text_table
+from rewards.humans.tables import percent
 from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate, Share, share
+from rewards.tables import text_table
 
 Unit = Literal["pairs", "best"]
 TieRule = Literal["half", "wrong", "drop"]

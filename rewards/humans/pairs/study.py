@@ -11,9 +11,10 @@ from rewards.errors import InputError
 from rewards.humans.pairs.preferences import Decisions
 from rewards.humans.pairs.records import ResponsePair
 from rewards.humans.statistics.pair_counts import Array
-from rewards.humans.tables import percent, text_table, with_interval
+from rewards.humans.tables import percent, with_interval
 from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate, Share, share
+from rewards.tables import text_table
 
 
 @dataclass(frozen=True)

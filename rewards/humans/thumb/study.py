@@ -12,10 +12,11 @@ from rewards.humans.metrics.base import MetricScores
 from rewards.humans.mmhe.records import CRITERIA as OUR_CRITERIA
 from rewards.humans.statistics.agreement import Agreement, agreement, no_agreement
 from rewards.humans.statistics.pair_counts import Array
-from rewards.humans.tables import percent, text_table
+from rewards.humans.tables import percent
 from rewards.humans.thumb.records import COUNTERPART, CRITERIA, HUMAN, TOTAL, RatedCaption
 from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate, share
+from rewards.tables import text_table
 
 COLUMNS = (*CRITERIA, TOTAL)
 STATISTIC = "kendall_tau_b"
