@@ -9,7 +9,7 @@ from rewards.build import RewardSettings
 from rewards.errors import InputError
 from rewards.reward import Json
 
-_KINDS = {"harmonic": "texts", "tifa": "pictures"}
+_KINDS = {"harmonic": "texts", "rubric": "texts", "tifa": "pictures", "vqascore": "pictures"}
 
 
 def judged_kind(settings: RewardSettings) -> str | None:
@@ -24,12 +24,14 @@ def judged_kind(settings: RewardSettings) -> str | None:
 
 
 def refuse_memory(settings: RewardSettings) -> None:
-    """Refuse a reward whose score of a row depends on the rows before it.
+    """Refuse a reward whose score of a row depends on the rows before or beside it.
 
     Raises:
-        InputError: a combined reward with running scales.
+        InputError: a combined reward with running scales, or a rubric weighted by contrast.
     """
     for reward in (settings, *settings.rewards):
+        if reward.kind == "rubric" and reward.weighting == "contrast":
+            raise InputError("a rubric with weighting='contrast' scores by the rows beside; use 'stated'")
         if reward.standardize != "none":
             raise InputError(
                 f"a combined reward with standardize={reward.standardize!r} scores by what it saw before; use 'none'"
