@@ -21,11 +21,13 @@ copyright = "the rewards authors, Apache-2.0"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "guides/hosts_head.md"]
 html_theme = "furo"
 html_title = f"rewards {__version__}"
 html_static_path = ["../examples/pictures"]
 html_show_sphinx = False
+# A short name of a type that two rooms have is shown without a link; nothing is wrong with it.
+suppress_warnings = ["ref.python"]
 default_role = "code"
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import shutil
@@ -49,7 +50,20 @@ def write_all(docs: Path) -> None:
             names.append(room)
             (docs / "reference" / f"{room}.md").write_text(_room(room, title, modules), encoding="utf-8")
     (docs / "reference" / "index.md").write_text(_toc("Reference", names), encoding="utf-8")
+    head = (docs / "guides" / "hosts_head.md").read_text(encoding="utf-8")
+    (docs / "guides" / "hosts.md").write_text(head + "\n" + _hosts(), encoding="utf-8")
     (docs / "metrics.md").write_text(_metrics(), encoding="utf-8")
+
+
+def _hosts() -> str:
+    """A section a host: each file's own docstring says how the host takes it."""
+    text = ""
+    for file in sorted((Path(rewards.__file__).parent / "hosts").glob("*.py")):
+        if file.stem not in ("__init__", "__main__", "shared"):
+            told = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+            told = re.sub(r":\w+:`~?([\w.]+)`", lambda role: f"`{role[1].rpartition('.')[2]}`", told)
+            text += f"## {told.partition(':')[0]}\n\n{told}\n\n"
+    return text
 
 
 def _toc(title: str, names: list[str]) -> str:
@@ -90,6 +104,8 @@ def _modules(room: str) -> Iterator[str]:
     files = sorted(folder.glob("*.py") if room == "rewards" else folder.rglob("*.py"))
     for file in files:
         parts = file.relative_to(root.parent).with_suffix("").parts
+        if "hosts" in parts and parts[-1] not in ("__init__", "shared"):
+            continue  # they import their hosts, and have a guide
         if "build" in parts or any(part.startswith("_") and part != "__init__" for part in parts):
             continue
         yield ".".join(part for part in parts if part != "__init__")

@@ -14,6 +14,7 @@ from rewards.cli.rerank import best_of_n, rerank
 from rewards.cli.score import app as score
 from rewards.cli.serve import serve
 from rewards.cli.tifa_bench import tifa_bench
+from rewards.cli.train import train
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(train)
 app.command()(curves)
 app.command()(rerank)
 app.command("best-of-n")(best_of_n)

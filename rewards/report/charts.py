@@ -220,7 +220,7 @@ def _optimised(runs: Sequence[Run], window: int | None) -> list[Chart]:
     """TRL's weighted sum, where it is not simply the one reward there is."""
     chart = Chart("Reward that is optimised", "TRL's weighted sum of the rewards below.", [], "weighted sum")
     for index, run in enumerate(runs):
-        total, names = run.series("reward"), run.rewards("rewards")
+        total, names = run.series("train/reward"), run.rewards("rewards")
         alone = run.series(f"rewards/{names[0]}/overall/mean") if len(names) == 1 else None
         if alone is not None and len(alone) == len(total) and np.allclose(alone.values, total.values, rtol=1e-3):
             continue

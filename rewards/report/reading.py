@@ -14,7 +14,10 @@ import numpy as np
 
 from rewards.errors import InputError
 from rewards.report.curves import Series
+from rewards.runs.files import read_json
+from rewards.runs.folder import list_checkpoints
 from rewards.runs.metrics import iterate_steps
+from rewards.runs.trl_keys import metric_keys
 
 LARGEST = 1e100
 """Values beyond it are as good as infinite (float32 ends at 3.4e38), and their squares would overflow."""
@@ -169,7 +172,8 @@ def load_run(path: str | Path, name: str | None = None) -> Run:
     """Read a run folder, finished or going on.
 
     Args:
-        path: The folder, or its ``metrics.jsonl``.
+        path: The folder, or its ``metrics.jsonl``. Without that file, the log that TRL leaves (``trainer_state.json``,
+            in the folder or its newest checkpoint) is read.
         name: Name in legends; default: the folder's name.
 
     Returns:
@@ -184,7 +188,18 @@ def load_run(path: str | Path, name: str | None = None) -> Run:
     if not folder.is_dir():
         raise InputError(f"no run folder {str(path)!r}")
     log = folder / "metrics.jsonl"
-    return Run(name or folder.resolve().name, folder, Columns(iterate_steps(log) if log.exists() else ()))
+    rows = iterate_steps(log) if log.exists() else _left_by_trl(folder)
+    return Run(name or folder.resolve().name, folder, Columns(rows))
+
+
+def _left_by_trl(folder: Path) -> Iterator[Mapping[str, object]]:
+    """What a TRL trainer without our callback leaves: the log in the state that its newest checkpoint holds."""
+    states = [folder / "trainer_state.json", *(path / "trainer_state.json" for path in list_checkpoints(folder)[::-1])]
+    state = next((path for path in states if path.exists()), None)
+    history = read_json(state).get("log_history", []) if state else []
+    for row in history:
+        if isinstance(row.get("step"), int):
+            yield {"step": row["step"], **metric_keys({key: value for key, value in row.items() if key != "step"})}
 
 
 def load_runs(paths: Sequence[str | Path]) -> list[Run]:

@@ -55,8 +55,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("audit/gap", "Reward minus audit on the same samples. A gap that grows tells of a policy that games its "
            "judge."),
     Metric("audit/*", "The second judge on training samples."),
-    Metric("reward", "TRL: the weighted sum of the rewards, which is what is optimised."),
-    Metric("reward_std", "TRL: spread of that sum within a group.", unit="deviation", low=0),
+    Metric("train/reward", "TRL: the weighted sum of the rewards, which is what is optimised."),
+    Metric("train/reward_std", "TRL: spread of that sum within a group.", unit="deviation", low=0),
     Metric("policy/kl", "How far the policy has moved from where it began: a token in GRPO, a whole text in RLOO and "
            "PPO, a denoising step in DDPO.", "KL to the base model", "nats"),
     Metric("policy/approx_kl", "How far one step's updates move the policy: half the mean squared log-ratio.",
@@ -68,6 +68,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("policy/ratio_farthest", "The largest distance of an importance ratio from 1.", unit="distance", low=0),
     Metric("policy/clip_fraction", "Share of importance ratios outside the clip range. Near 0 steps are timid, near 1 "
            "most gradients are cut.", "Clip fraction", "share", 0, 1),
+    Metric("policy/clip_fraction_*", "The same for ratios below the range, and above it.", unit="share", low=0, high=1),
+    Metric("policy/distance_to_old", "DiffusionNFT: mean squared distance of the new prediction from the old policy's.",
+           "Distance to the old policy", "squared distance", 0),
+    Metric("policy/old_decay", "DiffusionNFT: how much of itself the old policy keeps.", unit="share", low=0, high=1),
+    Metric("policy/prediction_norm", "Mean square of the network's prediction; it tells of a network that runs away.",
+           unit="square", low=0),
     Metric("policy/sampling_mismatch", "Largest difference of a recomputed log-probability from the recorded one: "
            "rounding only.", unit="nats", low=0),
     Metric("policy/entropy", "Entropy of the policy's next-token distribution; towards 0 it has made up its mind.",
@@ -90,9 +96,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("train/optimizer_steps", "Optimiser steps made.", unit="steps", low=0),
     Metric("train/skipped_steps", "Optimiser steps left out, because their gradients were not finite.",
            "Skipped steps", "steps", 0),
-    Metric("completions/mean_length", "Mean length of the texts.", "Length of the texts", "tokens", 0),
-    Metric("completions/*", "TRL's own, on the lengths of the texts."),
-    Metric("num_tokens", "TRL: tokens seen so far.", unit="tokens", low=0),
+    Metric("samples/length", "Mean length of the texts.", "Length of the texts", "tokens", 0),
+    Metric("samples/length_*", "Shortest and longest text.", unit="tokens", low=0),
+    Metric("samples/cut_off", "Share of texts that ended at the length limit instead of by themselves.",
+           "Texts cut off", "share", 0, 1),
+    Metric("train/tokens", "Tokens seen so far.", unit="tokens", low=0),
     Metric("epoch", "Passes over the training data."),
     Metric("time/*", "Seconds spent.", unit="seconds", low=0),
 )  # fmt: skip

@@ -34,3 +34,29 @@ def test_a_file_comes_first_and_a_wrong_name_is_answered_with_the_nearest(tmp_pa
         find_config("grpo_shape")
     with pytest.raises(InputError, match="neither a file"):
         find_config("elsewhere/grpo_shapes.yaml")
+
+
+@pytest.mark.parametrize(
+    "config, trainer", [("grpo_shapes", "language.run.run_language"), ("nft_shapes", "diffusion.run.run_diffusion")]
+)
+def test_train_finds_the_trainer_and_settings_on_the_command_line_win(config, trainer, monkeypatch):
+    seen = []
+
+    class Stopped(Exception):
+        pass
+
+    def stop(settings):
+        seen.append(settings)
+        raise Stopped
+
+    monkeypatch.setattr(f"rewards.trainers.{trainer}", stop)
+    result = CliRunner().invoke(app, ["train", config, "seed=7", "output_dir=runs/mine"])
+    assert isinstance(result.exception, Stopped)
+    assert (seen[0].seed, seen[0].output_dir) == (7, "runs/mine")
+
+
+def test_train_refuses_what_is_no_config_of_a_trainer(tmp_path):
+    refused = CliRunner().invoke(app, ["train", "best_of_n_shapes"])
+    assert "rewards best-of-n --config" in str(refused.exception)
+    mistyped = CliRunner().invoke(app, ["train", "grpo_shapes", "sed=7"])
+    assert "did you mean 'seed'" in str(mistyped.exception)

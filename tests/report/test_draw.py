@@ -103,7 +103,7 @@ def test_trl_s_weighted_sum_is_drawn_where_it_is_not_the_reward(tmp_path):
         log = MetricsLog(tmp_path / name / "metrics.jsonl")
         for step in range(5):
             means = {f"rewards/{reward}/overall/mean": float(step) for reward in names}
-            log.append(step, means | {"reward": factor * step})
+            log.append(step, means | {"train/reward": factor * step})
         titles = [chart.title for chart in build_sections([load_run(tmp_path / name)])[0].charts]
         assert ("Reward that is optimised" in titles) == (name != "one")
 

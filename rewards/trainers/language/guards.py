@@ -9,7 +9,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rewards.errors import RewardsError
-from rewards.trainers.language.curves import failure_rates
+from rewards.runs.trl_keys import failure_rates
 
 logger = logging.getLogger(__name__)
 
