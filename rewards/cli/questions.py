@@ -114,31 +114,50 @@ def import_(
     skip_bad: bool = typer.Option(False, help="Leave out rows that cannot be scored instead of stopping."),
 ) -> None:
     """Take questions into a store. Rows are kept without loss: `export` gives them back as they were."""
-    from rewards.tifa.questions.question_files import read_question_file
     from rewards.tifa.store.store import QuestionStore
 
-    for file in files:
-        file.open("rb").close()  # a mistyped name must not leave an empty store behind
+    fresh = not store.exists()
+    # A file that cannot be used must not leave an empty store behind: all are read before the store is made.
+    given = [(file, *_importable(file, skip_bad)) for file in files]
     questions = QuestionStore(store)
-    on_conflict = "keep" if keep else "error"
-    for file in files:
-        with file.open("rb") as stream:
-            is_store = stream.read(16) == b"SQLite format 3\0"
-        if is_store:
-            added = questions.merge(_open(file), on_conflict)
-            problems: list[str] = []
-        else:
-            rows, problems, warnings = read_question_file(file)
-            for line in warnings:
-                typer.echo(line, err=True)
-            for problem in problems:
-                typer.echo(f"left out: {problem}" if skip_bad else problem, err=True)
-            if problems and not skip_bad:
-                raise InputError(f"{len(problems)} rows of {file} cannot be used; --skip-bad leaves them out")
-            added = questions.add(rows, {"source": "import", "file": file.name}, on_conflict)
-        typer.echo(
-            f"{file}: {added.new} new, {added.known} known, {added.kept} kept as stored, {len(problems)} left out"
-        )
+    try:
+        for file, rows, problems in given:
+            on_conflict = "keep" if keep else "error"
+            if rows is None:
+                added = questions.merge(_open(file), on_conflict)
+            else:
+                added = questions.add(rows, {"source": "import", "file": file.name}, on_conflict)
+            typer.echo(
+                f"{file}: {added.new} new, {added.known} known, {added.kept} kept as stored, {problems} left out"
+            )
+    except RewardsError:
+        if fresh and not len(questions):
+            questions.close()
+            for path in store.parent.glob(f"{store.name}*"):
+                if path.name.removeprefix(store.name) in ("", "-wal", "-shm", "-lock"):
+                    path.unlink(missing_ok=True)
+        raise
+
+
+def _importable(file: Path, skip_bad: bool) -> tuple[list[Question] | None, int]:
+    """The questions of an official file, None for a question store; and how many rows are left out."""
+    from rewards.tifa.questions.question_files import read_question_file
+
+    with file.open("rb") as stream:
+        if stream.read(16) == b"SQLite format 3\0":
+            if not len(_open(file)):
+                raise InputError(f"{file} holds no questions")
+            return None, 0
+    rows, problems, warnings = read_question_file(file)
+    for line in warnings:
+        typer.echo(line, err=True)
+    for problem in problems:
+        typer.echo(f"left out: {problem}" if skip_bad else problem, err=True)
+    if problems and not skip_bad:
+        raise InputError(f"{len(problems)} rows of {file} cannot be used; --skip-bad leaves them out")
+    if not rows:
+        raise InputError(f"{file} holds no questions")
+    return rows, len(problems)
 
 
 @app.command()
@@ -239,7 +258,7 @@ def check(
         where = ", ".join(str(part) for part in (one.id, one.question) if part is not None)
         typer.echo(f"{one.kind}: {where + ': ' if where else ''}{one.detail}")
     counts = Counter(one.kind for one in found)
-    shown = ", ".join(f"{count} {kind}" for kind, count in counts.most_common()) or "nothing"
+    shown = ", ".join(f"{count} {kind}" for kind, count in counts.most_common()) or "nothing looks wrong"
     typer.echo(f"{len(questions)} questions; {shown}" + (f"; {len(problems)} cannot be scored" if problems else ""))
     if problems or (strict and found):
         raise RewardsError(f"{len(problems)} rows cannot be scored and {len(found)} things look wrong in {source}")

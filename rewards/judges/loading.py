@@ -122,6 +122,8 @@ def _model_type(name: str, path: str, revision: str | None, trust_remote_code: b
 
 
 def _unknown(name: str, reason: str) -> InputError:
+    if name in PRESETS:
+        return InputError(f"judge {name!r} is the checkpoint {PRESETS[name]!r}, which could not be read: {reason}")
     return InputError(
         f"unknown judge {name!r}: not a preset ({', '.join(sorted(PRESETS))}), not a directory, and no checkpoint of "
         f"that name could be read ({reason})"

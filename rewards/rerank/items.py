@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rewards.errors import InputError
+from rewards.jobs.sources.base import short
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,14 @@ def as_item(value: Item | Mapping[str, Any], index: int) -> Item:
     if not isinstance(value, Item):
         known = {f.name for f in fields(Item)}
         if unknown := sorted(set(value) - known):
-            raise InputError(f"item {index} has unknown fields {', '.join(unknown)}; put other columns into 'extra'")
+            raise InputError(
+                f"item {index} has unknown fields {', '.join(unknown)}; known are {', '.join(sorted(known))}; put "
+                "other columns into 'extra'"
+            )
         if "candidates" not in value:
-            raise InputError(f"item {index} has no candidates")
+            raise InputError(f"item {index} has no candidates; it has {', '.join(map(str, value)) or 'nothing'}")
+        if isinstance(value["candidates"], str | bytes):
+            raise InputError(f"item {index}: candidates are {short(value['candidates'])}; a list of them is needed")
         value = Item(**{**value, "candidates": tuple(value["candidates"])})
     if not value.candidates:
         raise InputError(f"item {index} has no candidates")

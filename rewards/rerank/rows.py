@@ -113,6 +113,11 @@ def _candidates(
     if row["folder"] is not None:
         return _pictures_in(folder / str(row["folder"]))
     given = row["candidates"]
+    if given is None:
+        return (
+            [],
+            f"candidates are None; a list with at least one is needed. The row has {', '.join(map(str, rows[0]))}",
+        )
     if not isinstance(given, list) or not given:
         return [], f"candidates are {short(given)}; a list with at least one is needed"
     return list(given), None

@@ -101,6 +101,7 @@ def test_rows_are_the_local_engines_and_a_finished_job_starts_nothing(tmp_path, 
     job = start_rerank(source, tmp_path / "ray", SETTINGS)
     done = []
     run_on_ray(job, actors=2, on_shard=done.append)
+    job.close()
     assert len(done) == 20 and finished(source, tmp_path / "ray") == contents
     run_on_ray(job, actors=2)
     assert not ray.is_initialized()

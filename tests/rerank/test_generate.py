@@ -160,3 +160,11 @@ def test_generate_and_rank_in_one_run_and_again(tmp_path, llava, prompts):
     with pytest.raises(InputError, match=r"settings\.shard_size was 256 and is now 7"):
         run_best_of_n(settings)
     assert (tmp_path / "run" / "config.yaml").read_text() == config
+
+
+def test_prompts_of_one_id_are_refused(tmp_path, llava):
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    rows = [{"id": "same", "image": "a.png", "prompt": text} for text in ("one", "two")]
+    settings = GenerateSettings(str(write_lines(tmp_path / "p.jsonl", rows)), model=llava)
+    with pytest.raises(InputError, match="line 2: id 'same' is also on line 1"):
+        generate(settings, tmp_path / "run")

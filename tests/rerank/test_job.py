@@ -345,3 +345,66 @@ def test_rewards_that_cannot_be_built_are_named(tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             finish(source, tmp_path / "job", reward=reward)
+
+
+def test_keys_that_are_not_there_are_named_with_those_that_are(tmp_path):
+    picture(tmp_path / "a.png")
+    wrong = write_lines(tmp_path / "wrong.jsonl", [{"picture": "a.png", "captions": ["a", "b"]}])
+    with pytest.raises(
+        InputError, match=r"no column 'candidates' or 'candidate' or 'folder'; it has picture, captions"
+    ):
+        finish(wrong, tmp_path / "job")
+    rows = [{"image": "a.png", "candidates": ["a", "bb"]}, {"image": "a.png", "captions": ["a", "b"]}]
+    finish(write_lines(tmp_path / "some.jsonl", [*rows, {"image": "a.png", "candidates": "abc"}]), tmp_path / "some")
+    reasons = [problem["reason"] for problem in read_lines(tmp_path / "some" / "problems.jsonl")]
+    assert "The row has image, captions" in reasons[0] and "candidates are 'abc'; a list" in reasons[1]
+    for empty in ("", "\n\n"):
+        (tmp_path / "empty.jsonl").write_text(empty)
+        with pytest.raises(InputError, match="has no rows"):
+            finish(tmp_path / "empty.jsonl", tmp_path / "empty")
+    assert not (tmp_path / "job").exists() and not (tmp_path / "empty").exists()
+
+
+def test_candidates_that_could_not_be_judged_have_no_rank_and_are_not_counted(tmp_path):
+    picture(tmp_path / "a.png")
+    rows = [{"image": "a.png", "candidates": texts} for texts in (["what?", "x"], ["what?", "who?"])]
+    summary = finish(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "job")
+    ranked = read_lines(tmp_path / "job" / "ranked.jsonl")
+    assert [[entry["rank"] for entry in row["candidates"]] for row in ranked] == [[1, None], [None, None]]
+    assert (summary.items, summary.ranked, summary.candidates, summary.abstained) == (2, 1, 4, 3)
+    assert summary.most_frequent_reason == "by_length abstained (3)"
+
+
+def test_a_folder_with_other_files_and_a_second_process_are_refused(tmp_path):
+    source = write_texts(tmp_path, 2)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "photo.png").write_text("x")
+    with pytest.raises(InputError, match=r"holds photo\.png without manifest\.json"):
+        finish(source, tmp_path / "mine")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["photo.png"]
+    with start_rerank(source, tmp_path / "job", RerankSettings(LENGTH)):
+        with pytest.raises(InputError, match="another process is working on"):
+            start_rerank(source, tmp_path / "job", RerankSettings(LENGTH))
+    finish(source, tmp_path / "job", shard_size=256)
+
+
+def test_csv_rows_of_one_key_make_an_item(tmp_path):
+    picture(tmp_path / "a.png")
+    (tmp_path / "r.csv").write_text("key,image,candidate\nk,a.png,xx\nk,a.png,xxx\nm,a.png,x\nm,a.png,xxxx\n")
+    finish(tmp_path / "r.csv", tmp_path / "job", group_by="key")
+    rows = read_lines(tmp_path / "job" / "ranked.jsonl")
+    assert [(row["id"], [entry["index"] for entry in row["candidates"]]) for row in rows] == [
+        ("k", [1, 0]),
+        ("m", [1, 0]),
+    ]
+
+
+def test_a_combined_reward_ranks_and_one_with_running_scales_is_refused(tmp_path):
+    source = write_texts(tmp_path, 3)
+    parts = [RewardSettings(kind="function", function=LENGTH.function, weight=2.0), VOWELS]
+    combined = RewardSettings(kind="combined", rewards=parts)
+    finish(source, tmp_path / "job", reward=combined)
+    best = read_lines(tmp_path / "job" / "ranked.jsonl")[0]["candidates"][0]
+    assert best["overall"] == 2 * best["parts"]["by_length"] and best["parts"]["by_vowels"] == 0
+    with pytest.raises(InputError, match="scores by what it saw before"):
+        RerankSettings(RewardSettings(kind="combined", rewards=parts, standardize="running"))

@@ -152,3 +152,25 @@ def test_best_of_n_command_takes_an_engine(tmp_path):
     result = CliRunner().invoke(app, [*words, *reward, "--out", str(tmp_path / "run"), "--engine", "local"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["candidates"] == 4
+
+
+def test_the_shapes_world_is_chosen_by_name_only(tmp_path, app):
+    import typer
+
+    from rewards.cli.rerank import best_of_n
+
+    source = write_texts(tmp_path, 1)
+    result = CliRunner().invoke(app, [str(source), "--out", str(tmp_path / "job")])
+    assert isinstance(result.exception, InputError) and "needs a judge" in str(result.exception)
+    both = typer.Typer()
+    both.command()(best_of_n)
+    for words, message in (
+        ([], "prompts"),
+        (["--prompts", str(source)], "no model is named"),
+        (["--prompts", str(source), "--model", "shapes-captioner"], "needs a judge"),
+    ):
+        result = CliRunner().invoke(both, [*words, "--out", str(tmp_path / "run")])
+        assert isinstance(result.exception, InputError) and message in str(result.exception)
+    assert not (tmp_path / "job").exists() and not (tmp_path / "run").exists()
+    words = ["--prompts", "shapes", "generate.n=2", "generate.limit=1", "generate.max_new_tokens=4"]
+    assert CliRunner().invoke(both, [*words, "--out", str(tmp_path / "run")]).exit_code in (0, 3)

@@ -126,6 +126,8 @@ def test_a_batch_that_is_refused_is_scored_item_by_item():
         ({"image": "x", "candidates": []}, "item 0 has no candidates"),
         ({"image": "x", "candidates": ["a", 3]}, "item 0: candidates about a picture must be texts"),
         ({"candidates": ["a.png"]}, "item 0 has neither an image"),
+        ({"image": "x", "candidates": "abc"}, "item 0: candidates are 'abc'; a list of them is needed"),
+        ({"image": "x", "texts": ["a"]}, "known are box, candidates, extra, id, image, prompt, question"),
     ],
 )
 def test_malformed_items_are_named(item, message):

@@ -11,7 +11,7 @@ from typing import Any
 from rewards import databases
 from rewards.errors import InputError
 
-VERSION = 2
+VERSION = 3
 APPLICATION_ID = 0x54494641
 """SQLite's mark of the kind of file ("TIFA"): another program's database is refused, not written into."""
 
@@ -20,6 +20,9 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITH
 -- How many questions were ever added: a question's position, so that an export has the order of the import.
 CREATE TABLE IF NOT EXISTS counter (next INTEGER NOT NULL);
 INSERT INTO counter SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM counter);
+-- Of the questions that are asked: JSON of element type -> count, and the sum of their hashes (totals.py).
+CREATE TABLE IF NOT EXISTS totals (types TEXT, hashes TEXT);
+INSERT INTO totals SELECT '{}', '0' WHERE NOT EXISTS (SELECT 1 FROM totals);
 CREATE TABLE IF NOT EXISTS provenance (number INTEGER PRIMARY KEY, data TEXT NOT NULL UNIQUE);
 -- An id has no declared type: 5 and '5' are two ids.
 CREATE TABLE IF NOT EXISTS prompts (number INTEGER PRIMARY KEY, id NOT NULL UNIQUE, text TEXT NOT NULL, key TEXT NOT
@@ -43,7 +46,6 @@ SELECT = f"SELECT {_COLUMNS} FROM prompts p CROSS JOIN questions q ON q.prompt =
 ORDER = "ORDER BY p.number, position"
 SELECT_ALL = f"{SELECT} ORDER BY position"
 LOOK_UP = {"id": f"{SELECT} WHERE p.id = ? {ORDER}", "prompt": f"{SELECT} WHERE p.key = ? {ORDER}"}
-ELEMENT_TYPES = "SELECT DISTINCT element_type FROM questions WHERE kept = 1 ORDER BY element_type"
 WORKED_ON = """
 SELECT id, text FROM prompts p WHERE note IS NOT NULL OR EXISTS (SELECT 1 FROM questions q WHERE q.prompt = p.number)
 """
@@ -107,8 +109,8 @@ def _open(path: Path, create: bool) -> sqlite3.Connection:
         databases.use_write_ahead_log(connection)
         if create and _user_version(connection) == 0:
             _make_tables(connection, path)
-        if _user_version(connection) == 1:
-            _add_dependencies(connection, path)
+        if _user_version(connection) < VERSION:
+            _upgrade(connection, path)
         return connection
     except sqlite3.DatabaseError as error:
         connection.close()
@@ -126,7 +128,7 @@ def _open_read_only(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, isolation_level=None)
     connection.row_factory = sqlite3.Row
     _check_kind(connection, path)
-    if _user_version(connection) == 1:
+    if _user_version(connection) < VERSION:
         raise InputError(f"{path} is of an earlier version; open it once where it can be written")
     return connection
 
@@ -155,9 +157,14 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _add_dependencies(connection: sqlite3.Connection, path: Path) -> None:
-    """From version 1, which had no dependencies between questions."""
+def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
+    """From version 1, which had no dependencies between questions, and version 2, which had no totals."""
     with databases.writing(connection, path):
-        if _user_version(connection) == 1:  # no other process was faster
+        version = _user_version(connection)  # read anew: another process may have been faster
+        if version == 1:
             connection.execute("ALTER TABLE questions ADD COLUMN depends_on TEXT")
-            connection.execute("PRAGMA user_version = 2")
+        if 1 <= version < VERSION:
+            connection.execute("CREATE TABLE IF NOT EXISTS totals (types TEXT, hashes TEXT)")
+            connection.execute("DELETE FROM totals")
+            connection.execute("INSERT INTO totals VALUES (NULL, NULL)")  # counted when first asked for
+            connection.execute(f"PRAGMA user_version = {VERSION}")

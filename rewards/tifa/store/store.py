@@ -11,6 +11,7 @@ leaves the file whole. It must lie on a local disk, since SQLite's log does not 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from rewards.errors import InputError, RewardsError
 from rewards.tifa.normalization import collapse_blanks
 from rewards.tifa.questions.question import Question
 from rewards.tifa.store import rows, schema
+from rewards.tifa.store.totals import Totals, change_totals, read_totals, write_totals
 
 
 class StoreError(RewardsError):
@@ -122,8 +124,13 @@ class QuestionStore:
         with self._transaction() as connection:
             origin = rows.add_provenance(connection, provenance or {})
             counts = {"new": 0, "known": 0, "kept": 0}
+            changes = Totals()
             for question in questions:
-                counts[rows.add_one(connection, question, origin, on_conflict)] += 1
+                outcome = rows.add_one(connection, question, origin, on_conflict)
+                counts[outcome] += 1
+                if outcome == "new":
+                    changes.count(question)
+            change_totals(connection, changes)
             for note in notes:
                 number = rows.prompt_number(connection, note.id, note.prompt)
                 connection.execute("UPDATE prompts SET note = ? WHERE number = ?", (rows.dump(note.data), number))
@@ -137,10 +144,17 @@ class QuestionStore:
                 asked stay in the file and are left out by :meth:`get`.
         """
         with self._transaction() as connection:
-            connection.executemany(
-                f"UPDATE questions SET checks = ?, kept = ? {_ONE_QUESTION}",
-                [(rows.dump(check), int(kept), q.id, rows.text_key(q.text)) for q, check, kept in checks],
-            )
+            changes = Totals()
+            for question, check, kept in checks:
+                one = (question.id, rows.text_key(question.text))
+                row = connection.execute(f"{schema.SELECT} WHERE p.id = ? AND q.key = ?", one).fetchone()
+                if row is None:
+                    continue
+                if bool(row["kept"]) != kept:
+                    changes.count(rows.read_row(row), 1 if kept else -1)
+                values = (rows.dump(check), int(kept), *one)
+                connection.execute(f"UPDATE questions SET checks = ?, kept = ? {_ONE_QUESTION}", values)
+            change_totals(connection, changes)
 
     def set_meta(self, key: str, value: Any) -> None:
         """Keep one named JSON value about the whole store, such as the filter's mode."""
@@ -158,6 +172,7 @@ class QuestionStore:
         counts = {"new": 0, "known": 0, "kept": 0}
         with other._errors(), self._transaction() as connection:
             origins: dict[int, int] = {}
+            changes = Totals()
             for row in other._connections.get().execute(schema.SELECT_ALL):
                 question = rows.read_row(row)
                 origin = row["origin"]
@@ -171,6 +186,9 @@ class QuestionStore:
                         "UPDATE questions SET checks = ?, kept = ? WHERE prompt = ? AND key = ?",
                         (row["checks"], row["kept"], number, row["key"]),
                     )
+                    if row["kept"]:
+                        changes.count(question)
+            change_totals(connection, changes)
             for id, prompt, note in other._connections.get().execute("SELECT id, text, note FROM prompts"):
                 number = rows.prompt_number(connection, id, prompt)
                 connection.execute("UPDATE prompts SET note = coalesce(note, ?) WHERE number = ?", (note, number))
@@ -252,14 +270,8 @@ class QuestionStore:
             return {row[0]: row[1] for row in self._connections.get().execute(schema.WORKED_ON)}
 
     def element_types(self) -> tuple[str, ...]:
-        """The element types of the questions that are asked, sorted; read once until the file changes."""
-        memory = self._memory()
-        if schema.ELEMENT_TYPES not in memory:
-            with self._errors():
-                found = self._connections.get().execute(schema.ELEMENT_TYPES).fetchall()
-            memory[schema.ELEMENT_TYPES] = tuple(row[0] for row in found)
-        types: tuple[str, ...] = memory[schema.ELEMENT_TYPES]
-        return types
+        """The element types of the questions that are asked, sorted; kept in the file, however many there are."""
+        return self._totals().element_types
 
     def provenance(self, question: Question) -> dict[str, Any]:
         """Who made a question and how, with `date` (UTC) and `version`; under `filter` what :meth:`record_checks`
@@ -291,11 +303,8 @@ class QuestionStore:
             prompts: Only the questions of these prompts or ids; default: all.
         """
         if prompts is None:
-            questions: Iterable[Question] = self
-        else:
-            questions = {(q.id, q.text): q for found in self.prepare(prompts) for q in found}.values()
-        # A sum of hashes does not depend on the order and needs no memory for a million questions.
-        return f"{sum(map(rows.question_hash, questions)) % 2**128:032x}"
+            return self._totals().fingerprint
+        return Totals({(q.id, q.text): q for found in self.prepare(prompts) for q in found}.values()).fingerprint
 
     def close(self) -> None:
         """Close this thread's connection; it is opened again when needed."""
@@ -319,6 +328,17 @@ class QuestionStore:
             for row in wanted:  # of several ids with this text, the first one's question stands
                 distinct.setdefault(row["key"], row)
             return tuple(rows.read_row(row) for row in distinct.values())
+
+    def _totals(self) -> Totals:
+        with self._errors():
+            totals = read_totals(self._connections.get())
+        if totals is None:  # a file of an earlier version
+            if not os.access(self.path.parent, os.W_OK):
+                return Totals(self)
+            with self._transaction() as connection:  # nobody adds questions while they are counted
+                totals = Totals(self)
+                write_totals(connection, totals)
+        return totals
 
     def _origin(self, number: int) -> dict[str, Any]:
         return dict(json.loads(self._scalar("SELECT data FROM provenance WHERE number = ?", (number,))))

@@ -40,7 +40,7 @@ def test_import_export_show_stats_check(run: Run, tifa_data: Path, tmp_path: Pat
     assert numbers["fingerprint"] == QuestionStore(store).fingerprint() and "fingerprint" in run("stats", store).output
     for target in (store, source):
         checked = run("check", target, "--strict")
-        assert checked.exit_code == 0 and "19 questions; nothing" in checked.output
+        assert checked.exit_code == 0 and "19 questions; nothing looks wrong" in checked.output
 
 
 def test_stores_are_merged_and_bad_rows_named(run: Run, tmp_path: Path) -> None:
@@ -49,11 +49,18 @@ def test_stores_are_merged_and_bad_rows_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text(json.dumps([row, bad]))
     refused = run("import", tmp_path / "bad.json", "--store", tmp_path / "1.sqlite")
     assert isinstance(refused.exception, InputError) and "bad.json, row 1: " in refused.output
-    assert len(QuestionStore(tmp_path / "1.sqlite")) == 0
+    assert not list(tmp_path.glob("1.sqlite*"))
     assert "1 new, 0 known, 0 kept as stored, 1 left out" in run(
         "import", tmp_path / "bad.json", "--store", tmp_path / "1.sqlite", "--skip-bad"
     ).output  # fmt: skip
     assert "1 new" in run("import", tmp_path / "1.sqlite", "--store", tmp_path / "2.sqlite").output
+    (tmp_path / "two.json").write_text(json.dumps([row, {**row, "choices": ["b", "a"]}]))
+    for content, message in (("[]", "holds no questions"), (None, "already has the question")):
+        if content is not None:
+            (tmp_path / "empty.json").write_text(content)
+        source = tmp_path / ("empty.json" if content is not None else "two.json")
+        failed = run("import", source, "--store", tmp_path / "3.sqlite")
+        assert failed.exit_code != 0 and message in str(failed.exception) and not list(tmp_path.glob("3.sqlite*"))
     (tmp_path / "other.json").write_text(json.dumps([{**row, "choices": ["b", "a"]}]))
     conflict = run("import", tmp_path / "other.json", "--store", tmp_path / "2.sqlite")
     assert isinstance(conflict.exception, InputError) and "already has the question" in str(conflict.exception)
