@@ -382,9 +382,10 @@ def test_a_folder_with_other_files_and_a_second_process_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"holds photo\.png without manifest\.json"):
         finish(source, tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["photo.png"]
-    with start_rerank(source, tmp_path / "job", RerankSettings(LENGTH)):
-        with pytest.raises(InputError, match="another process is working on"):
-            start_rerank(source, tmp_path / "job", RerankSettings(LENGTH))
+    job = start_rerank(source, tmp_path / "job", RerankSettings(LENGTH))
+    with pytest.raises(InputError, match="another process is working on"):
+        start_rerank(source, tmp_path / "job", RerankSettings(LENGTH))
+    job.close()
     finish(source, tmp_path / "job", shard_size=256)
 
 
