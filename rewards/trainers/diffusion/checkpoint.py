@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -20,7 +21,6 @@ from accelerate import Accelerator
 
 from rewards.errors import InputError, RewardsError
 from rewards.runs.folder import list_checkpoints
-from rewards.trainers.diffusion.methods.base import Method
 from rewards.trainers.diffusion.optimization import Optimization
 from rewards.trainers.diffusion.policy.base import Policy
 
@@ -41,7 +41,7 @@ def save_checkpoint(
     folder: Path,
     policy: Policy,
     optimization: Optimization,
-    method: Method[Any],
+    kept: Mapping[str, Sequence[torch.Tensor]],
     state: State,
     accelerator: Accelerator,
     limit: int,
@@ -52,7 +52,7 @@ def save_checkpoint(
         folder: Of the run's checkpoints.
         policy: The model.
         optimization: Its optimiser.
-        method: What it keeps beside the policy.
+        kept: Tensors beside the policy, by name (of the method, a moving average).
         state: Anything else, as plain JSON values.
         accelerator: Knows the processes.
         limit: Older checkpoints beyond this number are removed.
@@ -72,7 +72,10 @@ def save_checkpoint(
     torch.save(_random_state(), partial / f"rng_{accelerator.process_index}.pt")
     if accelerator.is_main_process:
         policy.save(partial)
-        saved: dict[str, Any] = {"optimizer": optimization.optimizer.state_dict(), "method": method.state()}
+        saved: dict[str, Any] = {
+            "optimizer": optimization.optimizer.state_dict(),
+            "kept": {name: list(values) for name, values in kept.items()},
+        }
         if accelerator.scaler is not None:
             saved["scaler"] = accelerator.scaler.state_dict()
         torch.save(saved, partial / "optimizer.pt")
@@ -112,9 +115,12 @@ def read_state(folder: Path) -> State:
 
 
 def load_checkpoint(
-    folder: Path, policy: Policy, optimization: Optimization, method: Method[Any], accelerator: Accelerator
-) -> None:
-    """Take over a checkpoint's weights, optimiser, method and random state; every process calls this.
+    folder: Path, policy: Policy, optimization: Optimization, accelerator: Accelerator
+) -> dict[str, list[torch.Tensor]]:
+    """Take over a checkpoint's weights, optimiser and random state; every process calls this.
+
+    Returns:
+        The tensors that were kept beside the policy.
 
     Raises:
         InputError: The checkpoint does not fit the model.
@@ -125,12 +131,12 @@ def load_checkpoint(
         optimization.optimizer.load_state_dict(saved["optimizer"])
     except ValueError as error:
         raise InputError(f"{folder}: the optimiser state does not fit this model: {error}") from error
-    method.load_state(saved["method"])
     if accelerator.scaler is not None and "scaler" in saved:
         accelerator.scaler.load_state_dict(saved["scaler"])
     rng = folder / f"rng_{accelerator.process_index}.pt"
     if rng.exists():  # absent when the run goes on with more processes; samples do not depend on it
         _set_random_state(torch.load(rng, map_location="cpu", weights_only=True))
+    return saved["kept"]
 
 
 def _random_state() -> dict[str, Any]:

@@ -72,6 +72,8 @@ class DiffusionConfig:
             cost as much as the others and move little.
         train_kl_coefficient: Weight of the distance to the base model: None neither computes nor logs it, 0 only logs
             it.
+        train_ema_decay: Evaluate and save a moving average of the weights, `d * average + (1 - d) * weights` after
+            every epoch, with this d in [0, 1); None takes the weights as they are.
         train_max_skipped_steps: An optimiser step whose loss or gradient is not finite is skipped on all processes and
             counted. The run stops when more than this many in a row were skipped.
 
@@ -146,6 +148,7 @@ class DiffusionConfig:
     train_adv_clip_max: float = 5.0
     train_adv_min: float = 0.0
     train_kl_coefficient: float | None = None
+    train_ema_decay: float | None = None
     train_max_skipped_steps: int = 10
 
     per_prompt_stat_tracking: bool = True
@@ -187,6 +190,7 @@ class DiffusionConfig:
             check_guidance(name, getattr(self, name))
         check_number("max_failure_rate", self.max_failure_rate, at_least=0, at_most=1)
         check_number("eval_eta", self.eval_eta, at_least=0, at_most=1)
+        check_number("train_ema_decay", self.train_ema_decay, at_least=0, at_most=0.9999)
         if self.resume and self.overwrite:
             raise InputError("resume goes on with the run in output_dir, overwrite replaces it: set one of them")
 

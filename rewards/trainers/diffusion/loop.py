@@ -6,7 +6,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,11 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import ProjectConfiguration, broadcast_object_list
 from diffusers import DiffusionPipeline
-from torch import Tensor
 from tqdm.auto import tqdm
 
 from rewards.errors import InputError, RewardsError
 from rewards.functions import RewardLike, as_reward
-from rewards.reward import Json, Reward
+from rewards.reward import Json
 from rewards.runs.config import save_config
 from rewards.runs.evaluations import EvaluationLog
 from rewards.runs.folder import RunFolder, begin_run
@@ -28,12 +26,14 @@ from rewards.runs.metrics import MetricsLog
 from rewards.runs.samples import Phase, SampleLog
 from rewards.trainers.audit import AuditGap
 from rewards.trainers.diffusion.advantages import PromptStatistics, global_advantages, zero_deviation_groups
+from rewards.trainers.diffusion.average import MovingAverage
 from rewards.trainers.diffusion.checkpoint import (
     State,
     load_checkpoint,
     read_state,
     save_checkpoint,
 )
+from rewards.trainers.diffusion.collection import Collector
 from rewards.trainers.diffusion.config import DiffusionConfig
 from rewards.trainers.diffusion.describing import (
     CardFacts,
@@ -45,24 +45,13 @@ from rewards.trainers.diffusion.describing import (
 from rewards.trainers.diffusion.evaluation import Evaluation, EvaluationSet, evaluate
 from rewards.trainers.diffusion.methods.base import Batch, Method, Tools
 from rewards.trainers.diffusion.optimization import Optimization
-from rewards.trainers.diffusion.plan import Prompt, RateSchedule, prompt_indices, split_prompts
+from rewards.trainers.diffusion.plan import Prompt, RateSchedule, split_prompts
 from rewards.trainers.diffusion.policy import new_policy
-from rewards.trainers.diffusion.randomness import Noise, derived_seed
+from rewards.trainers.diffusion.randomness import derived_seed
 from rewards.trainers.diffusion.record import Prompts, base_model, identity
-from rewards.trainers.diffusion.rollout import Rollout, Sampler
-from rewards.trainers.diffusion.scoring import Judged, batch_metrics, gather, score_pictures
+from rewards.trainers.diffusion.rollout import Sampler
+from rewards.trainers.diffusion.scoring import Judged, batch_metrics, gather
 from rewards.trainers.diffusion.stages import Stages
-
-
-@dataclasses.dataclass
-class _Drawn:
-    """An epoch's pictures: this process's rollout and scores, and the prompt's index of every picture of all."""
-
-    rollout: Rollout
-    judged: Judged
-    audited: Judged | None
-    prompt_rows: list[int]
-    local: range
 
 
 class DiffusionTrainer:
@@ -120,7 +109,9 @@ class DiffusionTrainer:
         self.failures = self.scored = 0
         self.audit_gap = AuditGap(self.args.audit_max_gap)
         self._enter_stage(0)
-        self._executor = ThreadPoolExecutor(self.args.max_workers) if self.args.async_reward_computation else None
+        self.average = MovingAverage(self.policy, self.args.train_ema_decay)
+        prompts_of_run = (self.prompts, self.metadata)
+        self.collector = Collector(*prompts_of_run, self.reward, self.audit, self.accelerator, self.args)
         self._prepare_folder()
 
     def _enter_stage(self, step: int) -> None:
@@ -182,7 +173,7 @@ class DiffusionTrainer:
         args = self.method.args
         self.optimization.begin_epoch(rate := self.rates.at(epoch - self.stages.first_epoch(epoch)))
         self.method.begin_epoch(epoch)
-        drawn = self._draw_and_score(epoch)
+        drawn = self.collector.epoch(self.method, self.policy, epoch)
         sampled = time.perf_counter()
         judged = gather(drawn.judged, drawn.local, with_details=False)
         rewards, metrics = self._take_scores(judged)
@@ -198,45 +189,12 @@ class DiffusionTrainer:
         prompts, metadata = [self.prompts[row] for row in rows], [self.metadata[row] for row in rows]
         batch = Batch(epoch, drawn.rollout, prompts, metadata, drawn.local, rewards, advantages)
         metrics |= self.method.update(batch)
+        self.average.update()
         metrics |= self.optimization.metrics()
         metrics["train/learning_rate"] = rate
         metrics["time/sample_and_score"] = sampled - started
         metrics["time/train"] = time.perf_counter() - sampled
         return metrics
-
-    def _draw_and_score(self, epoch: int) -> _Drawn:
-        """This process's pictures and scores, and the prompt of every picture of all processes."""
-        args, processes = self.method.args, self.accelerator.num_processes
-        count, group = args.samples_per_epoch(processes), args.sample_num_images_per_prompt
-        chosen = prompt_indices(len(self.prompts), count // group, epoch, args.seed)
-        rows = [row for row in chosen for _ in range(group)]
-        first = self.accelerator.process_index * (count // processes)
-        local = range(first, first + count // processes)
-        with_audit = self.audit is not None and args.audit_freq > 0 and epoch % args.audit_freq == 0
-        parts, scores, audits = [], [], []
-        for start in range(local.start, local.stop, args.sample_batch_size):
-            indices = range(start, start + args.sample_batch_size)
-            prompts = [self.prompts[rows[index]] for index in indices]
-            metadata = [self.metadata[rows[index]] for index in indices]
-            part = self.method.draw(prompts, Noise(args.seed, f"train/{epoch}", indices, self.policy.latent_shape))
-            images = self.policy.pictures(part.final)
-            parts.append(part)
-            scores.append(self._submit(self.reward, images, prompts, metadata))
-            if with_audit and self.audit is not None:
-                audits.append(self._submit(self.audit, images, prompts, metadata))
-        judged = Judged.concatenate([score.result() for score in scores])
-        audited = Judged.concatenate([score.result() for score in audits]) if with_audit else None
-        return _Drawn(Rollout.concatenate(parts), judged, audited, rows, local)
-
-    def _submit(
-        self, reward: Reward, images: Tensor, prompts: Sequence[str], metadata: Sequence[Mapping[str, object]]
-    ) -> Future[Judged]:
-        """Score in a worker while the next batch is drawn, or at once."""
-        if self._executor is not None:
-            return self._executor.submit(score_pictures, reward, images, prompts, metadata)
-        done: Future[Judged] = Future()
-        done.set_result(score_pictures(reward, images, prompts, metadata))
-        return done
 
     def _take_scores(self, judged: Judged) -> tuple[np.ndarray, dict[str, float]]:
         """Rewards of all processes in global order, and their metrics."""
@@ -303,9 +261,7 @@ class DiffusionTrainer:
             guidance_scale or args.eval_guidance_scale or args.sample_guidance_scale,
         )
         arguments = (self._eval_set, sampler, self.eval_reward, self.audit, self.accelerator)
-        if not base_model:
-            return evaluate(self.policy, *arguments)
-        with self.policy.base_model():
+        with self.policy.base_model() if base_model else self.average.held():
             return evaluate(self.policy, *arguments)
 
     def _evaluate_and_log(self) -> dict[str, float]:
@@ -363,7 +319,8 @@ class DiffusionTrainer:
     def save_model(self) -> None:
         """Write `adapter/` (for `pipeline.load_lora_weights`, or the network's `from_pretrained`) and the card."""
         if self.accelerator.is_main_process:
-            self.policy.save(self.folder.adapter)
+            with self.average.held():
+                self.policy.save(self.folder.adapter)
             rate = self.failures / self.scored if self.scored else math.nan
             facts = CardFacts(self.step, rate, self.accelerator.num_processes, self.identity)
             write_model_card(self.folder, self.stages, self.policy, facts)
@@ -386,13 +343,16 @@ class DiffusionTrainer:
         }
         limit = self.args.num_checkpoint_limit
         folder = self.folder.checkpoints
-        return save_checkpoint(folder, self.policy, self.optimization, self.method, state, self.accelerator, limit)
+        kept = self.method.state() | self.average.state()
+        return save_checkpoint(folder, self.policy, self.optimization, kept, state, self.accelerator, limit)
 
     def _resume(self, checkpoint: Path) -> None:
         state = read_state(checkpoint)
         self.step = int(state["step"])
         self._enter_stage(self.step)
-        load_checkpoint(checkpoint, self.policy, self.optimization, self.method, self.accelerator)
+        kept = load_checkpoint(checkpoint, self.policy, self.optimization, self.accelerator)
+        self.method.load_state(kept)
+        self.average.load_state(kept)
         self.statistics.load_state_dict(state["statistics"])
         epochs, start, rate = state["rates"]
         self.rates = RateSchedule(self.method.args, int(epochs), int(start), rate)

@@ -78,7 +78,7 @@ def test_gradient_is_that_of_the_sampler_written_out(tmp_path, steps):
     """DRaFT-K by plain autograd through diffusers' own scheduler, network and decoder."""
     trainer = new_trainer(tmp_path, gradient_steps=steps, train_max_grad_norm=1e9)
     pipe, policy = trainer.policy.pipeline, trainer.policy
-    rows = trainer._draw_and_score(0).prompt_rows
+    rows = trainer.collector.epoch(trainer.method, policy, 0).prompt_rows
     prompts = [PROMPTS[row] for row in rows]
     embeds = pipe.encode_prompt(prompts, "cpu", 1, False)[0]
     noise = Noise(0, "train/0", range(8), policy.latent_shape)

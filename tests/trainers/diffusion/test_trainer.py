@@ -611,3 +611,33 @@ def test_noise_drawn_step_by_step_is_the_noise_drawn_at_once():
     whole = torch.randn(6, 4, 4, 4, generator=torch.Generator().manual_seed(derived_seed(3, "train/0", 7)))
     noise = Noise(3, "train/0", [7], (4, 4, 4))
     assert torch.equal(torch.cat([noise.draw() for _ in range(6)]), whole)
+
+
+def test_moving_average_is_what_is_evaluated_and_saved(tmp_path):
+    options = {"num_epochs": 3, "save_freq": 1, "eval_prompts": ["a red square"]}
+    plain = new_trainer(tmp_path / "plain", **options)
+    trainer = new_trainer(tmp_path / "a", train_ema_decay=0.5, **options)
+    expected, seen = weights(trainer), []
+    update = trainer.average.update
+
+    def watched():
+        update()
+        seen.append(weights(trainer))
+
+    trainer.average.update = watched
+    trainer.train()
+    plain.train()
+    torch.testing.assert_close(weights(plain), weights(trainer), atol=1e-7, rtol=0)  # training itself is the same
+    for value in seen:
+        expected = 0.5 * expected + 0.5 * value
+    with trainer.average.held():
+        torch.testing.assert_close(weights(trainer), expected, atol=1e-6, rtol=0)
+        averaged = weights(trainer)
+    fresh = new_trainer(tmp_path / "b")
+    fresh.policy.load(tmp_path / "a" / "run" / "adapter")
+    torch.testing.assert_close(weights(fresh), averaged, atol=0, rtol=0)
+    key = "eval/rewards/redness/overall/mean"
+    assert read_metrics(tmp_path / "a" / "run")[-1][key] != read_metrics(tmp_path / "plain" / "run")[-1][key]
+    resumed = new_trainer(tmp_path / "a", resume=True, train_ema_decay=0.5, **(options | {"num_epochs": 4}))
+    with resumed.average.held():
+        torch.testing.assert_close(weights(resumed), averaged, atol=0, rtol=0)
