@@ -43,7 +43,8 @@ class TIFA(Reward):
             among all answers there are, as Soft-TIFA does (see :meth:`rewards.judges.base.Judge.mass`).
         matcher: Maps free-form answers to choices; default: :class:`rewards.tifa.matching.AnswerMatcher`.
         none_of_these: Offer, beside the choices of every question that asks for more than yes or no, one that is always
-            wrong: a judge need not name the colour of something that is not there.
+            wrong: a judge need not name the colour of something that is not there. Helps judges that know such an
+            answer; the shapes judge does not (`benchmarks/tifa_none_of_these.py`).
         aggregate: From the questions of a picture to its score: "arithmetic" (TIFA eq. 1; Soft-TIFA AM), "geometric"
             (Soft-TIFA GM) or "all" (1 where all are right).
         dependencies: What a question that depends on others loses when those are not fulfilled: "none": nothing;
