@@ -12,6 +12,7 @@ from rewards.humans.metrics.harmonic import GAMMAS, harmonic_reward, harmonic_sc
 from rewards.humans.metrics.overall_judge import OverallJudge, short_overall_prompt
 from rewards.humans.metrics.references import reference_metrics
 from rewards.judges.base import Judge, UnsupportedAbility
+from rewards.tifa.vqascore import VQAScore
 
 DEFAULT_GAMMA = 0.75
 HARMONIC = "HarmonicEval"
@@ -29,7 +30,7 @@ class Battery:
     """What is run on a set of texts.
 
     Attributes:
-        judge: for HarmonicEval (every gamma), the single overall prompt, and FLEUR; None leaves them out.
+        judge: for HarmonicEval (every gamma), the single overall prompt, FLEUR and, for captions, VQAScore.
         clip: a metric such as CLIPScore, or None.
         bert: checkpoint for BERTScore, or None.
         notes: filled while it runs: what was left out, and why.
@@ -78,10 +79,13 @@ class Battery:
         if own and task not in own:
             self._note(f"judge {judge.name} has prompts of its own for {', '.join(own)} only; they serve all tasks")
         scores: dict[str, MetricScores] = {}
-        try:
-            scores[FLEUR.name] = FLEUR(judge)(items)
-        except UnsupportedAbility as error:
-            self._note(f"FLEUR left out: {error}")
+        for name, metric in (("FLEUR", fleur_scores), ("VQAScore", vqascores)):
+            if name == "VQAScore" and (task != "captioning" or own):
+                continue  # it asks whether a text describes the picture, and in words that a trained rater never met
+            try:
+                scores[name] = metric(judge, items)
+            except UnsupportedAbility as error:
+                self._note(f"{name} left out: {error}")
         scores[WITHOUT_CRITERIA] = OverallJudge(judge, short_overall_prompt() if short is not None else None)(items)
         if short is not None:
             self._note(f"{WITHOUT_CRITERIA}: judge {judge.name} was never trained on a prompt for all criteria at once")
@@ -91,3 +95,14 @@ class Battery:
     def _note(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
+
+
+def fleur_scores(judge: Judge, items: Sequence[TextItem]) -> MetricScores:
+    """FLEUR of n texts by a judge that can go on from its own words."""
+    return FLEUR(judge)(items)
+
+
+def vqascores(judge: Judge, items: Sequence[TextItem]) -> MetricScores:
+    """VQAScore (t2v_metrics' wording) of n captions by a judge that tells how probable an answer is."""
+    scores = VQAScore(judge).score([item.image for item in items], [item.text for item in items])
+    return MetricScores(scores.overall.double().numpy())

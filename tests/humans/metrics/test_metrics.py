@@ -119,3 +119,20 @@ def test_clip_score_is_the_formula(tmp_path):
         cosine = torch.cosine_similarity(outputs.image_embeds, outputs.text_embeds).item()
         assert score == pytest.approx(2.5 * max(cosine, 0), abs=1e-5)
     assert np.isfinite(scores).all()
+
+
+def test_the_battery_runs_what_a_judge_can_do(tmp_path):
+    from rewards.humans.metrics.battery import Battery
+    from rewards.tifa.vqascore import VQAScore
+
+    judge = load_judge(tiny_models.save("qwen2_5_vl", tmp_path / "qwen"))
+    chosen = items("a red circle", "blue")
+    battery = Battery(judge)
+    found = battery.score("captioning", chosen)
+    assert {"FLEUR", "VQAScore", "w/o criterion-wise scoring", "HarmonicEval"} <= set(found)
+    expected = VQAScore(judge).score([i.image for i in chosen], [i.text for i in chosen]).overall
+    assert found["VQAScore"].overall == pytest.approx(expected.numpy(), abs=1e-6)
+    assert any("reference-based metrics left out" in note for note in battery.notes)
+    rater = Battery(load_judge("shapes-rater"))
+    assert not {"FLEUR", "VQAScore"} & set(rater.score("captioning", chosen))
+    assert any(note.startswith("FLEUR left out: rating '0'") for note in rater.notes)
