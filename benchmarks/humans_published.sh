@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Every figure about people's answers that the documents quote, one command each, into benchmarks/results/humans/.
 #
-#   bash benchmarks/humans_published.sh ../shared/data
+#   bash benchmarks/humans_published.sh ../shared/data [NAME]
 #
-# The argument is the folder of the data (see each command's help for the files and where they come from).
+# The argument is the folder of the data (see each command's help for the files and where they come from); NAME runs one of them only.
 set -euo pipefail
 data=${1:?the folder of the data}
+only=${2:-}
 out=benchmarks/results/humans
 mkdir -p "$out"
 
 run() { # NAME COMMAND...: the command, the day, the versions, and what it prints
     local name=$1; shift
+    if [ -n "$only" ] && [ "$only" != "$name" ]; then return 0; fi
     {
         echo "\$ rewards humans $*" | sed "s#$data#DATA#g"
         python -c "import platform, scipy, datetime; print(f'# {datetime.date.today()}, scipy {scipy.__version__}, Python {platform.python_version()}')"
