@@ -24,7 +24,7 @@ run() { # NAME COMMAND...: the command, the day, the versions, and what it print
 run tifa tifa "$data/tifa/human_annotations_with_scores.json"
 run dsg_mplug dsg "$data/dsg/vqa_mplug_dsg.csv" --ratings "$data/dsg/tifa160-likert-anns.csv"
 run dsg_instructblip dsg "$data/dsg/vqa_instructblip_dsg.csv" --ratings "$data/dsg/tifa160-likert-anns.csv"
-run captions_flickr8k captions flickr8k-ex "$data/fleur/flickr8k.json" --scores "$data/fleur/fleur_flickr8k_expert.txt" --references
+run captions_flickr8k captions flickr8k-ex "$data/fleur/flickr8k.json" --scores "$data/fleur/fleur_flickr8k_expert.txt" --resamples 300
 run captions_pascal50s captions pascal50s "$data/fleur/pascal_50s.json" --references \
     --scores "$data/fleur/fleur_pascal_HC.txt" --scores "$data/fleur/fleur_pascal_HI.txt" --scores "$data/fleur/fleur_pascal_MM.txt"
 run thumb thumb "$data/thumb/mscoco_THumB-1.0.jsonl"
