@@ -6,8 +6,8 @@ Pictures are drawn by the shipped generator for held-out prompts, so that some l
 scoring: the share of questions on which judge and oracle agree, the share that the judge passes of those that the
 oracle fails (the open ones apart), and the mean score less the oracle's (the gap that a policy can widen).
 
-Measured (results/tifa_none_of_these.json): the choice changes nothing here, because the shapes judge was never taught to
-give such an answer; the probability of the answer among all (`soft="mass"`) has the smallest gap and agrees best.
+Measured (results/tifa_none_of_these.json): the choice changes nothing here, because the shapes judge was never taught
+to give such an answer; the probability of the answer among all (`soft="mass"`) has the smallest gap and agrees best.
 """
 
 from __future__ import annotations
