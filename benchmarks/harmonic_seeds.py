@@ -28,6 +28,7 @@ from scipy.stats import t as student
 from rewards.errors import exit_cleanly
 from rewards.harmonic.reward import HarmonicEval
 from rewards.judges.loading import load_judge
+from rewards.reward import number_or_none
 from rewards.runs.config import load_config
 from rewards.runs.evaluations import EvaluationLog
 from rewards.shapes.claims import claim_shares
@@ -72,10 +73,10 @@ def baselines(rows: int) -> dict[str, dict[str, float]]:
     }
     table = {}
     for name, (images, texts) in cases.items():
-        truth = CaptionTruth().score(images, texts, scene=data["scene"]).overall if images is not noise else [math.nan]
+        truth = CaptionTruth().score(images, texts, scene=data["scene"]).overall if images is not noise else None
         table[name] = {
             "judge": float(reward.score(images, texts).overall.nanmean()),
-            "truth": float(np.mean(np.array(truth, dtype=float))),
+            "truth": math.nan if truth is None else float(truth.mean()),
         }
     return table
 
@@ -162,7 +163,7 @@ def main() -> None:
             "command": " ".join(["python", *sys.argv]),
             "date": datetime.now(UTC).date().isoformat(),
             "versions": {package: version(package) for package in ("torch", "transformers", "trl", "numpy")},
-            "levels": levels,
+            "levels": {name: {k: number_or_none(v) for k, v in row.items()} for name, row in levels.items()},
             "runs": recorded,
         }
         arguments.results.parent.mkdir(parents=True, exist_ok=True)
