@@ -137,12 +137,11 @@ def _usual(values: np.ndarray) -> tuple[float, float]:
 
 
 def dots(run: Run, key: str, label: str, color: int, dashed: bool = False) -> list[Line]:
-    """Evaluations: a dot with its 95% interval where a standard error was logged."""
+    """Evaluations: a dot with its 95% interval where a standard error is known."""
     series = run.series(key)
     if not len(series):
         return []
-    error = run.series(key.removesuffix("/mean") + "/standard_error")
-    known = {step: value for step, value in zip(error.steps.tolist(), error.values.tolist()) if value >= 0}
+    known = {step: error for step, error in run.errors(key).items() if error >= 0}
     errors = np.array([1.96 * known.get(step, np.nan) for step in series.steps.tolist()]) if known else None
     reach = np.zeros(len(series)) if errors is None else np.nan_to_num(errors)
     extent = (float((series.values - reach).min()), float((series.values + reach).max()))

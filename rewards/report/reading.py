@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,8 +15,10 @@ import numpy as np
 
 from rewards.errors import InputError
 from rewards.report.curves import Series
+from rewards.runs.evaluations import EvaluationLog
 from rewards.runs.files import read_json
 from rewards.runs.folder import list_checkpoints
+from rewards.runs.intervals import clustered_error
 from rewards.runs.metrics import iterate_steps
 from rewards.runs.trl_keys import metric_keys
 
@@ -101,6 +104,7 @@ class Run:
     folder: Path
     columns: Columns
     _cache: dict[str, Series] = field(default_factory=dict, repr=False)
+    _errors: dict[str, dict[int, float]] | None = field(default=None, repr=False)
 
     @property
     def keys(self) -> list[str]:
@@ -145,6 +149,15 @@ class Run:
         if len(series) < CHUNK:
             self._cache[key] = series
         return series
+
+    def errors(self, key: str) -> Mapping[int, float]:
+        """Standard errors of a held-out mean by step, clustered: as logged, or else from `evaluations.jsonl`."""
+        logged = self.series(key.removesuffix("/mean") + "/standard_error")
+        if len(logged):
+            return dict(zip(logged.steps.tolist(), logged.values.tolist()))
+        if self._errors is None:
+            self._errors = _held_out_errors(self.folder)
+        return self._errors.get(key, {})
 
     def has(self, key: str) -> bool:
         """Whether the key ever had a value."""
@@ -200,6 +213,30 @@ def _left_by_trl(folder: Path) -> Iterator[Mapping[str, object]]:
     for row in history:
         if isinstance(row.get("step"), int):
             yield {"step": row["step"], **metric_keys({key: value for key, value in row.items() if key != "step"})}
+
+
+def _held_out_errors(folder: Path) -> dict[str, dict[int, float]]:
+    """Key of a held-out mean -> step -> standard error, over clusters of prompts; the gap to the first audit too."""
+    errors: dict[str, dict[int, float]] = {}
+    for evaluation in EvaluationLog(folder).iterate():
+        clusters = [sample.cluster for sample in evaluation.samples]
+        columns: dict[str, list[float]] = {}
+        for audit in (None, *evaluation.audits()):
+            prefix = f"eval/rewards/{evaluation.reward}" if audit is None else f"eval/audit/{audit}"
+            judged = [judgment.values() for judgment in evaluation.judgments(audit)]
+            for part in dict.fromkeys(part for values in judged for part in values):
+                columns[f"{prefix}/{part}/mean"] = [_or_nan(values.get(part)) for values in judged]
+        for audit in evaluation.audits()[:1]:
+            both = zip(evaluation.judgments(), evaluation.judgments(audit))
+            columns["eval/audit/gap"] = [_or_nan(ours.overall) - _or_nan(theirs.overall) for ours, theirs in both]
+        for key, values in columns.items():
+            if math.isfinite(error := clustered_error(values, clusters)):
+                errors.setdefault(key, {})[evaluation.step] = error
+    return errors
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def load_runs(paths: Sequence[str | Path]) -> list[Run]:

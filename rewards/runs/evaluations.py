@@ -155,17 +155,17 @@ class EvaluationLog:
         Raises:
             InputError: A line that is no such row.
         """
-        return list(self._evaluations())
+        return list(self.iterate())
 
     def ends(self) -> list[Evaluation]:
         """The first evaluation and the last, or the only one, without the others in memory."""
         ends: list[Evaluation] = []
-        for evaluation in self._evaluations():
+        for evaluation in self.iterate():
             ends = [*ends[:1], evaluation]
         return ends
 
-    def _evaluations(self) -> Iterator[Evaluation]:
-        """One at a time: the rows of a step follow each other."""
+    def iterate(self) -> Iterator[Evaluation]:
+        """The evaluations one at a time, oldest first; errors as in :meth:`read`."""
         step, reward, samples = -1, "", list[HeldOutSample]()
         for number, row in numbered_lines(self.path, growing=True) if self.path.exists() else ():
             try:

@@ -15,6 +15,7 @@ from rewards.errors import InputError
 from rewards.runs.evaluations import Evaluation, HeldOutSample, Judgment
 from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import mean_interval
+from rewards.tables import text_table
 
 
 @dataclass(frozen=True)
@@ -98,20 +99,21 @@ def format_summary(summary: Mapping[str, Any]) -> str:
         >>> gain = {"before": 3.0, "after": 3.5, "gain": 0.5, "low": 0.4, "high": 0.6, "count": 8, "clusters": 8}
         >>> rows = {"HarmonicEval": {"overall": gain}}
         >>> print(format_summary({"steps": [0, 9], "clusters": 8, "reward": rows, "audits": {}}))
-        held-out prompts, step 0 -> 9          before    after     gain  95% interval      prompts
-        HarmonicEval overall                    3.000    3.500   +0.500  [+0.400, +0.600]        8
+        held-out prompts, step 0 -> 9  before  after    gain      95% interval  prompts
+        -----------------------------  ------  -----  ------  ----------------  -------
+        HarmonicEval overall            3.000  3.500  +0.500  [+0.400, +0.600]        8
     """
     if not summary["steps"]:
         return "no evaluation was made"
     first, last = summary["steps"]
-    title = f"held-out prompts, step {first} -> {last}"
-    lines = [f"{title:<36} {'before':>8} {'after':>8} {'gain':>8}  {'95% interval':<16} {'prompts':>8}"]
-    for name, parts in (summary["reward"] | summary["audits"]).items():
-        for part, row in parts.items():
-            means = f"{_plain(row['before']):>8} {_plain(row['after']):>8} {_signed(row['gain']):>8}"
-            interval = f"[{_signed(row['low'])}, {_signed(row['high'])}]"
-            lines.append(f"{f'{name} {part}':<36} {means}  {interval:<16} {row['count']:>8}")
-    return "\n".join(lines)
+    header = (f"held-out prompts, step {first} -> {last}", "before", "after", "gain", "95% interval", "prompts")
+    rows = [
+        (f"{name} {part}", _plain(row["before"]), _plain(row["after"]), _signed(row["gain"]),
+         f"[{_signed(row['low'])}, {_signed(row['high'])}]", str(row["count"]))
+        for name, parts in (summary["reward"] | summary["audits"]).items()
+        for part, row in parts.items()
+    ]  # fmt: skip
+    return text_table(header, rows)
 
 
 _Placed = dict[tuple[int, int], tuple[HeldOutSample, Judgment]]

@@ -11,6 +11,7 @@ from rewards.report.charts import AUDIT, JUDGE, Chart, Section, build_sections, 
 from rewards.report.curves import Series
 from rewards.report.draw import chart_figure, draw
 from rewards.report.reading import load_run
+from rewards.runs.evaluations import Evaluation, EvaluationLog, HeldOutSample, Judgment
 from rewards.runs.metrics import MetricsLog
 
 
@@ -144,3 +145,23 @@ def test_the_page_s_drawing_has_values_under_the_pointer(tmp_path):
     ]
     left, right = (place for _, place, _ in line["points"])
     assert 30 < left < 80 and 330 < right < 355  # within the 360 units of the drawing
+
+
+def test_intervals_come_from_the_evaluations_where_none_was_logged(tmp_path):
+    scores = [0.25, 0.5, 1.0, 1.0]
+    clusters = ["a", "a", "b", "c"]
+    for step in (0, 4):
+        MetricsLog(tmp_path / "metrics.jsonl").append(
+            step, {"eval/rewards/TIFA/color/mean": 0.6875, "eval/audit/gap": 0.1}
+        )
+        samples = [
+            HeldOutSample(i, "p", Judgment(score, {"color": score}), {"o": Judgment(0.5)}, cluster=cluster)
+            for i, (score, cluster) in enumerate(zip(scores, clusters))
+        ]
+        EvaluationLog(tmp_path).append(Evaluation(step, "TIFA", samples))
+    sections = build_sections([load_run(tmp_path)])
+    residuals = np.array([0.25 + 0.5 - 2 * 0.6875, 1 - 0.6875, 1 - 0.6875])  # summed by cluster
+    error = np.sqrt(3 / 2 * (residuals**2).sum()) / 4
+    charts = {chart.title: chart for section in sections for chart in section.charts}
+    for title in ("color", "Gap between judge and audit"):
+        np.testing.assert_allclose(charts[title].lines[0].errors, [1.96 * error] * 2)

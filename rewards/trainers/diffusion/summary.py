@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rewards.runs import summary as runs
+from rewards.tables import text_table
 from rewards.trainers.diffusion.evaluation import summary
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 
@@ -36,13 +37,16 @@ def baseline(trainer: DiffusionTrainer, scale: float) -> dict[str, Any]:
 def summary_table(result: Mapping[str, Any]) -> str:
     """The summary as a table for people, with the results beside other guidance."""
     lines = [f"{result['epochs']} epochs, {result.get('seconds', 0):.0f} s", runs.format_summary(result)]
-    for row in result["baselines"]:
-        for key, judge in (("", "reward"), ("_audit", "audit")):
-            if f"base{key}" in row:
-                name = f"guidance {row['guidance_scale']:g}, {judge}"
-                lines.append(f"{name:<36} {_cell(row[f'base{key}'])} {_cell(row[f'trained{key}'])}")
+    rows = [
+        (f"guidance {row['guidance_scale']:g}, {judge}", _cell(row[f"base{key}"]), _cell(row[f"trained{key}"]))
+        for row in result["baselines"]
+        for key, judge in (("", "reward"), ("_audit", "audit"))
+        if f"base{key}" in row
+    ]
+    if rows:
+        lines += ["", text_table(("", "base model", "trained"), rows)]
     return "\n".join(lines)
 
 
 def _cell(value: float | None) -> str:
-    return f"{'-':>8}" if value is None or math.isnan(value) else f"{value:>8.3f}"
+    return "-" if value is None or math.isnan(value) else f"{value:.3f}"
