@@ -165,6 +165,8 @@ class TIFA(Reward):
             self.judge.require("choose_with_grad")
         if grad and not self.differentiable:
             raise InputError("grad=True needs soft=True, aggregate='arithmetic' and dependencies='none'")
+        if isinstance(prompts, str):
+            raise InputError(f"prompts must be a list, got a single string {prompts[:100]!r}")
         pictures = unbatch(images)
         if len(pictures) != len(prompts):
             raise InputError(f"got {len(pictures)} images but {len(prompts)} prompts; expected one a row")

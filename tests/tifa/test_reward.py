@@ -249,3 +249,10 @@ def test_official_scores_from_the_recorded_answers(
     assert {name: mean for name, (mean, _) in scores.by_element_type().items()} == pytest.approx(
         result["accuracy_by_type"]
     )
+
+
+def test_a_prompt_that_is_no_list_is_named_as_such(store, ask, recorded):
+    store.add([ask()])
+    tifa = TIFA(recorded({}, default="yes"), store, matcher=AnswerMatcher(sentence_model=None))
+    with pytest.raises(InputError, match="prompts must be a list, got a single string 'red'"):
+        tifa.score([Image.new("RGB", (8, 8), "red")] * 3, "red")
