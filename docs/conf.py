@@ -4,6 +4,7 @@ Sphinx because the docstrings are the reference, and it checks every reference i
 needs nothing from outside; MyST because guides are easier to write and to read as Markdown.
 """
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import generate  # noqa: E402
+
+with contextlib.suppress(ImportError):
+    import fastapi  # noqa: F401 - autodoc imports with TYPE_CHECKING set, under which pydantic cannot build models
 
 from rewards import __version__  # noqa: E402
 
