@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,6 +153,6 @@ def split_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
 
 def _cell(estimate: Estimate, *, interval: bool) -> str:
     shown = percent(estimate.value, 3)
-    if interval and shown != "-":
+    if interval and math.isfinite(estimate.low):
         shown += f" [{percent(estimate.low, 1)}, {percent(estimate.high, 1)}]"
     return shown

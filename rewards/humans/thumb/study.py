@@ -12,7 +12,7 @@ from rewards.humans.metrics.base import MetricScores
 from rewards.humans.mmhe.records import CRITERIA as OUR_CRITERIA
 from rewards.humans.statistics.agreement import Agreement, agreement, no_agreement
 from rewards.humans.statistics.pair_counts import Array
-from rewards.humans.tables import percent
+from rewards.humans.tables import percent, with_interval
 from rewards.humans.thumb.records import COUNTERPART, CRITERIA, HUMAN, TOTAL, RatedCaption
 from rewards.runs.files import finite_or_none
 from rewards.runs.intervals import Estimate, share
@@ -164,7 +164,7 @@ def _order_agreement(values: Sequence[float]) -> float:
 def _interval(estimate: Estimate) -> str:
     if estimate.value != estimate.value:
         return "-"
-    return f"{percent(estimate.value, 1)} [{percent(estimate.low, 1)}, {percent(estimate.high, 1)}]"
+    return with_interval(estimate)
 
 
 def _mean(estimate: Estimate | None) -> str:
