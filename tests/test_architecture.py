@@ -14,7 +14,7 @@ LAYERS = (
     {"databases", "images", "runs", "tables", "trl_inputs"},
     {"scores", "calling", "reward", "functions", "combined"},
     {"judges"},
-    {"harmonic", "tifa"},
+    {"harmonic", "rubric", "tifa"},
     {"shapes"},
     {"build"},
     {"generation", "hosts", "humans", "jobs", "report", "trainers"},

@@ -89,8 +89,8 @@ class ThumbStudy:
                 [
                     name,
                     *(percent(found[column][STATISTIC].value, 1) for column in CRITERIA),
-                    _interval(found[TOTAL][STATISTIC]),
-                    _interval(self.without_people[name][STATISTIC]),
+                    with_interval(found[TOTAL][STATISTIC]),
+                    with_interval(self.without_people[name][STATISTIC]),
                 ]
                 for name, found in self.overall.items()
             ]
@@ -98,7 +98,7 @@ class ThumbStudy:
         if self.own:
             header = ["tau-b x 100", *(f"{ours} / {theirs}" for ours, theirs in COUNTERPART.items())]
             rows = [
-                [name, *(_interval(found[theirs][STATISTIC]) for theirs in COUNTERPART.values())]
+                [name, *(with_interval(found[theirs][STATISTIC]) for theirs in COUNTERPART.values())]
                 for name, found in self.own.items()
             ]
             parts.append("Criterion against its counterpart (clarity and Inc have none)\n" + text_table(header, rows))
@@ -159,12 +159,6 @@ def _order_agreement(values: Sequence[float]) -> float:
     """Share of pairs in falling order; `values` are in people's order, best first. A tie counts one half."""
     signs = [np.sign(a - b) for place, a in enumerate(values) for b in values[place + 1 :]]
     return float(np.mean([(1 + sign) / 2 for sign in signs])) if signs else float("nan")
-
-
-def _interval(estimate: Estimate) -> str:
-    if estimate.value != estimate.value:
-        return "-"
-    return with_interval(estimate)
 
 
 def _mean(estimate: Estimate | None) -> str:
