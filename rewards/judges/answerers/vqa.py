@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -84,8 +84,9 @@ class VQAJudge(LocalJudge):
         scores = [torch.full((len(offered),), torch.nan) for offered in choices]
         with self._lock:
             for rows, found in self._batches(images, questions, choices, self._choose):
-                for row, score in zip(rows, found):
-                    scores[row] = score.float().cpu()
+                copied = torch.cat(found).float().cpu()  # the one place where the host waits for the batch
+                for row, score in zip(rows, copied.split([len(one) for one in found])):
+                    scores[row] = score
         return scores
 
     def _answer(self, asked: Asked) -> list[str]:
@@ -109,11 +110,12 @@ class VQAJudge(LocalJudge):
             place = {row: at for at, key in enumerate(keys) for row in rows_of[key]}
             done = 0
             while done < len(rows):
-                part = rows[done : done + self.rows_a_batch]
-                used = sorted({place[row] for row in part})
+                part = _whole_pictures(rows[done:], place, self.rows_a_batch)
+                used = list(dict.fromkeys(place[row] for row in part))
+                position = {at: number for number, at in enumerate(used)}
                 asked = Asked(
                     {name: torch.cat([pictures[keys[at]][name] for at in used]) for name in pictures[keys[0]]},
-                    torch.tensor([used.index(place[row]) for row in part], device=self.device),
+                    torch.tensor([position[place[row]] for row in part], device=self.device),
                     [self._plain(questions[row]) for row in part],
                     [[self._plain(choice) for choice in choices[row]] for row in part],
                 )
@@ -164,6 +166,24 @@ def _only(read: tuple[Picture, ...] | InputError, row: int) -> Picture:
     return read[0]
 
 
+def _whole_pictures(rows: Sequence[int], place: Mapping[int, int], most: int) -> list[int]:
+    """The first rows, at most so many, up to the end of a picture: one that is cut in two is encoded twice.
+
+    Args:
+        rows: Rows, picture by picture.
+        place: The picture of each row.
+        most: How many rows make a batch. A picture with more is cut after all.
+
+    Example:
+        >>> _whole_pictures([0, 1, 2, 3, 4], {0: 0, 1: 0, 2: 1, 3: 1, 4: 1}, most=4)
+        [0, 1]
+    """
+    end = min(most, len(rows))
+    while 0 < end < len(rows) and place[rows[end]] == place[rows[end - 1]]:
+        end -= 1
+    return list(rows[: end or most])
+
+
 def _of_equal_shape(pictures: dict[str, dict[str, torch.Tensor]]) -> list[list[str]]:
     """Keys of pictures whose inputs can be stacked (ViLT keeps each picture's proportions)."""
     groups: dict[tuple[tuple[int, ...], ...], list[str]] = defaultdict(list)
@@ -192,7 +212,7 @@ class ViltJudge(VQAJudge):
 
     def _answer(self, asked: Asked) -> list[str]:
         labels = self.model.config.id2label
-        return [labels[int(row.argmax())] for row in self._log_probs(asked)]
+        return [labels[likeliest] for likeliest in self._log_probs(asked).argmax(-1).tolist()]
 
     def _choose(self, asked: Asked) -> list[torch.Tensor]:
         """A choice that is no label of the classifier has log-probability -inf: it cannot be this model's answer."""

@@ -61,7 +61,7 @@ def application(
         judges = {name: load_judge(checkpoint, device=device, dtype=dtype) for name, checkpoint in checkpoints.items()}
         return build_app(judges, token=token, limits=limits, hosts=None if token is not None else hosts)
 
-    @serve.deployment(
+    deployment = serve.deployment(
         name="judges",
         ray_actor_options={"num_gpus": gpus},
         max_ongoing_requests=256,
@@ -71,11 +71,11 @@ def application(
             "target_ongoing_requests": waiting,
         },
     )
-    @serve.ingress(build)
-    class Judges:
-        """One replica."""
+    return deployment(serve.ingress(build)(Judges)).bind()
 
-    return Judges.bind()
+
+class Judges:
+    """One replica: what answers is the service that is built in it."""
 
 
 def from_environment(options: Mapping[str, str]) -> serve.Application:

@@ -170,3 +170,18 @@ def test_running_out_of_memory_halves_the_batch_for_good(tiny_judge):
     assert judge.answer(images, questions) == expected
     handle.remove()
     assert judge.rows_a_batch == 2
+
+
+def test_a_picture_is_encoded_once_whatever_the_batch_holds(tiny_judge):
+    """Batches end where a picture ends: 50 questions a picture do not cut every second picture in two."""
+    judge = tiny_judge("blip", rows_a_batch=64)
+    pictures = [tiny_models.picture(seed, (48, 48)) for seed in range(4)]
+    images = [picture for picture in pictures for _ in range(50)]
+    seen = []
+    handle = judge.model.vision_model.register_forward_pre_hook(
+        lambda module, args, kwargs: seen.append(len(kwargs["pixel_values"])), with_kwargs=True
+    )
+    scores = judge.choose(images, ["how many"] * 200, [["1", "2"]] * 200)
+    handle.remove()
+    assert seen == [1, 1, 1, 1]
+    assert torch.allclose(scores[0], judge.choose(images[:1], ["how many"], [["1", "2"]])[0], atol=1e-4)
