@@ -18,7 +18,7 @@ LAYERS = (
     {"shapes"},
     {"build"},
     {"generation", "hosts", "humans", "jobs", "report", "trainers"},
-    {"rerank"},
+    {"audit", "rerank"},
     {"demo"},
     {"cli"},
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from rewards import __version__
+from rewards.cli.audit import app as audit
 from rewards.cli.configs import app as configs
 from rewards.cli.curves import curves
 from rewards.cli.demo import demo
@@ -33,6 +34,7 @@ app.command()(serve)
 app.add_typer(score, name="score")
 app.add_typer(questions, name="questions")
 app.add_typer(humans, name="humans")
+app.add_typer(audit, name="audit")
 app.add_typer(configs, name="configs")
 
 

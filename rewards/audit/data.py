@@ -1,0 +1,44 @@
+"""True texts from a user's file."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from rewards.audit.texts import TrueText
+from rewards.errors import InputError
+from rewards.jobs.sources import open_source
+
+
+def read_true_texts(path: Path, limit: int | None = None) -> list[TrueText]:
+    """Rows of a file as true texts.
+
+    Args:
+        path: JSON lines, CSV, Parquet or a dataset folder with `image` (a path relative to the file, or bytes), `text`,
+            and where there are: `cluster`, `question`.
+        limit: rows taken from the start.
+
+    Raises:
+        InputError: a row without picture or text, by its place in the file.
+    """
+    source = open_source(path)
+    scanned = list(islice(source.scan(None, required=False), limit))
+    if (damaged := next((row for row in scanned if row.problem is not None), None)) is not None:
+        raise InputError(f"{path}, line {damaged.line}: {damaged.problem}")
+    found = []
+    for place, row in zip(scanned, source.read([row.position for row in scanned]), strict=True):
+        image, text, question, cluster = (row.get(name) for name in ("image", "text", "question", "cluster"))
+        if not isinstance(text, str) or not text.strip() or image is None:
+            keys = ", ".join(sorted(row))
+            raise InputError(f"{path}, line {place.line}: needs 'image' and a true 'text'; it has {keys}")
+        if isinstance(image, str) and not Path(image).is_absolute():
+            image = str(path.parent / image)
+        found.append(
+            TrueText(
+                image,
+                text,
+                None if cluster is None else str(cluster),
+                question if isinstance(question, str) else None,
+            )
+        )
+    return found
