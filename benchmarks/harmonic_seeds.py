@@ -28,9 +28,9 @@ from scipy.stats import t as student
 from rewards.errors import exit_cleanly
 from rewards.harmonic.reward import HarmonicEval
 from rewards.judges.loading import load_judge
-from rewards.reward import number_or_none
 from rewards.runs.config import load_config
 from rewards.runs.evaluations import EvaluationLog
+from rewards.scores import number_or_none
 from rewards.shapes.claims import claim_shares
 from rewards.shapes.datasets import caption_prompts, scene_from_json
 from rewards.shapes.language import describe

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from rewards.functions import FunctionReward
     from rewards.harmonic.reward import HarmonicEval
     from rewards.judges.loading import load_judge
-    from rewards.reward import Reward, Scores
+    from rewards.reward import Reward
     from rewards.rubric.reward import Rubric
+    from rewards.scores import Scores
     from rewards.tifa.questions.question import Question
     from rewards.tifa.reward import TIFA
     from rewards.tifa.store.store import QuestionStore
@@ -44,7 +45,7 @@ _HOMES = {
     "QuestionStore": "rewards.tifa.store.store",
     "Reward": "rewards.reward",
     "Rubric": "rewards.rubric.reward",
-    "Scores": "rewards.reward",
+    "Scores": "rewards.scores",
     "TIFA": "rewards.tifa.reward",
     "VQAScore": "rewards.tifa.vqascore",
     "load_judge": "rewards.judges.loading",

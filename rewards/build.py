@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -254,7 +254,7 @@ def _combined(settings: RewardSettings, device: str | None) -> Reward:
     )
 
 
-_BUILDERS: Mapping[str, Any] = {
+_BUILDERS: Mapping[str, Callable[[RewardSettings, str | None], Reward]] = {
     "harmonic": _harmonic,
     "tifa": _tifa,
     "vqascore": _vqascore,

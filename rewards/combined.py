@@ -13,7 +13,9 @@ import torch
 from rewards.calling import PartFunction, part_functions
 from rewards.errors import InputError
 from rewards.functions import RewardLike, as_reward
-from rewards.reward import Details, Json, Reward, Scores
+from rewards.reward import Reward
+from rewards.runs.files import Json
+from rewards.scores import Details, Scores
 
 
 class Combined(Reward):

@@ -15,7 +15,9 @@ from torch import Tensor
 
 from rewards.errors import InputError, RewardsError
 from rewards.images import to_pil
-from rewards.reward import Json, Reward, Scores
+from rewards.reward import Reward
+from rewards.runs.files import Json
+from rewards.scores import Scores
 
 RewardLike = Reward | Callable[..., object]
 

@@ -15,12 +15,9 @@ import numpy as np
 from torch import Tensor
 
 from rewards import calling
-from rewards.calling import score_guarded as score_guarded
 from rewards.errors import InputError
 from rewards.runs.files import Json
-from rewards.scores import Details as Details
 from rewards.scores import Scores
-from rewards.scores import number_or_none as number_or_none
 
 
 class Reward(ABC):

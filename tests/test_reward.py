@@ -6,8 +6,10 @@ import math
 import pytest
 import torch
 
+from rewards.calling import score_guarded
 from rewards.errors import InputError
-from rewards.reward import Reward, Scores, score_guarded
+from rewards.reward import Reward
+from rewards.scores import Scores
 
 NAN = math.nan
 

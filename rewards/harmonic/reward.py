@@ -24,7 +24,8 @@ from rewards.harmonic.weighting import (
 )
 from rewards.images import to_pil
 from rewards.judges.base import Judge
-from rewards.reward import Json, Reward
+from rewards.reward import Reward
+from rewards.runs.files import Json
 
 Pictures = Image.Image | list[Image.Image]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from rewards.reward import Details, Scores, number_or_none
+from rewards.scores import Details, Scores, number_or_none
 
 
 @dataclass

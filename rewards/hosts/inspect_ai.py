@@ -18,8 +18,8 @@ from inspect_ai.model import ChatMessage, ContentImage
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
+from rewards.calling import score_guarded
 from rewards.hosts.shared import columns_of, first_of, resident_reward
-from rewards.reward import score_guarded
 
 
 @scorer(metrics={"*": [mean(), stderr()]})

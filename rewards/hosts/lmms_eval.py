@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from rewards.calling import score_guarded
 from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, resident_reward
-from rewards.reward import Scores, score_guarded
+from rewards.scores import Scores
 
 Aggregation = Callable[[Sequence["Item"]], float]
 

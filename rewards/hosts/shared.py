@@ -12,9 +12,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from rewards.build import RewardSettings, build_reward
+from rewards.calling import score_guarded
 from rewards.errors import InputError, RewardsError
-from rewards.reward import Reward, Scores, score_guarded
+from rewards.reward import Reward
 from rewards.runs.config import load_config
+from rewards.scores import Scores
 
 logger = logging.getLogger(__name__)
 

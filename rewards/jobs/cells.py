@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rewards.errors import InputError
 from rewards.jobs.sources.base import short
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 
 def picture(row: Mapping[str, object], column: str, folder: Path) -> object:

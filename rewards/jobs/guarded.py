@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rewards.errors import InputError, RewardsError
-from rewards.reward import Json, Reward, Scores
+from rewards.reward import Reward
+from rewards.runs.files import Json
+from rewards.scores import Scores
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rewards.errors import InputError
 from rewards.jobs.locks import LOCK
-from rewards.runs.files import write_json
-from rewards.runs.identity import Json, content_hash
+from rewards.runs.files import Json, write_json
+from rewards.runs.identity import content_hash
 
 FORMAT = 2
 MANIFEST = "manifest.json"

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from rewards.build import RewardSettings
 from rewards.errors import InputError
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 _KINDS = {"harmonic": "texts", "rubric": "texts", "tifa": "pictures", "vqascore": "pictures"}
 

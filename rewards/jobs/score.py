@@ -15,7 +15,8 @@ from rewards.jobs.index import IndexedItem
 from rewards.jobs.rewards import described, judged_kind, refuse_memory
 from rewards.jobs.sources import Row, Source
 from rewards.jobs.task import Line, Task, Worker
-from rewards.reward import Json, Reward
+from rewards.reward import Reward
+from rewards.runs.files import Json
 
 if TYPE_CHECKING:
     from rewards.tifa.store.store import QuestionStore

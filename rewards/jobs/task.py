@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rewards.jobs.index import IndexedItem
 from rewards.jobs.sources import Source
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 Line = Mapping[str, Json]
 """One object of a shard's file."""

@@ -20,8 +20,8 @@ from rewards.jobs.manifest import INPUT, read_manifest
 from rewards.jobs.rewards import described
 from rewards.jobs.sources import Source
 from rewards.jobs.task import Line, Task, Worker
-from rewards.reward import Json, Reward
-from rewards.runs.files import read_json, read_lines, write_lines
+from rewards.reward import Reward
+from rewards.runs.files import Json, read_json, read_lines, write_lines
 from rewards.tifa.benchmark import Answer, Judged, Picture, Plan, questions_by_id
 from rewards.tifa.results import official_result, summary, write_result
 from rewards.tifa.store.store import QuestionStore

@@ -9,7 +9,7 @@ import torch
 
 from rewards.errors import InputError, RewardsError
 from rewards.images import unbatch
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 DEFAULT_RATINGS = ("1", "2", "3", "4", "5")
 

@@ -20,7 +20,7 @@ import torch
 
 from rewards.errors import RewardsError
 from rewards.judges.base import DEFAULT_RATINGS, Ability, Judge, Ratings, check_choices, check_rows
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from rewards.images import Picture
 from rewards.judges.base import DEFAULT_RATINGS, Ability, Judge, Ratings, check_choices, check_rows
 from rewards.judges.elsewhere.wire import read_numbers, write_numbers
 from rewards.judges.pictures import pictures_of_rows, read_picture
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 _FORMAT = 2
 """Counted up when what is kept of a judgment changes: older files are then asked anew."""

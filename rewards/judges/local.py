@@ -16,7 +16,7 @@ from transformers import AutoProcessor
 from rewards.errors import InputError
 from rewards.judges.base import Judge
 from rewards.judges.weights import content_of_folder
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 
 class LocalJudge(Judge):

@@ -176,8 +176,8 @@ def _item(job: Job, row: Mapping[str, Any]) -> Item:
     return item
 
 
-def _prompt_and_images(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, Any]:
-    image: Any = row["image"]
+def _prompt_and_images(job: Job, row: dict[str, object], settings: OutputSettings) -> dict[str, object]:
+    image: object = row["image"]
     if image is None:
         image = _item(job, row).image
     pictures = image if isinstance(image, list) else [image]
@@ -196,7 +196,7 @@ def _encoded(picture: Any) -> dict[str, Any]:
     return {"bytes": Path(picture).read_bytes(), "path": Path(picture).name}
 
 
-def _write_parquet(job: Job, name: str, make: Callable[[dict[str, Any]], dict[str, Any] | None]) -> int:
+def _write_parquet(job: Job, name: str, make: Callable[[dict[str, object]], dict[str, object] | None]) -> int:
     """Write the rows that `make` gives, a few hundred at a time, with the types that `datasets` reads back."""
     import pyarrow
     import pyarrow.parquet
@@ -229,8 +229,8 @@ def _features(row: dict[str, Any]) -> Any:
     )
 
 
-def _chunks(rows: Iterable[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
-    chunk: list[dict[str, Any]] = []
+def _chunks(rows: Iterable[dict[str, object]], size: int) -> Iterator[list[dict[str, object]]]:
+    chunk: list[dict[str, object]] = []
     for row in rows:
         chunk.append(row)
         if len(chunk) == size:

@@ -85,7 +85,7 @@ def parse_rows(
     return Parsed(Item(tuple(candidates), image, row["prompt"], row["question"], box, identity, extra), notes, blocked)
 
 
-def _unusable_row(row: Mapping[str, Any], image: Any, kind: str | None, max_text: int) -> str | None:
+def _unusable_row(row: Mapping[str, object], image: object, kind: str | None, max_text: int) -> str | None:
     """Why a row's prompt, question or picture cannot be used, or None."""
     for name, types in (("prompt", (str, int)), ("question", (str,))):
         value = row[name]
@@ -103,8 +103,8 @@ def _unusable_row(row: Mapping[str, Any], image: Any, kind: str | None, max_text
 
 
 def _candidates(
-    rows: Sequence[Mapping[str, Any]], row: Mapping[str, Any], folder: Path, columns: Mapping[str, str]
-) -> tuple[list[Any], str | None]:
+    rows: Sequence[Mapping[str, object]], row: Mapping[str, object], folder: Path, columns: Mapping[str, str]
+) -> tuple[list[object], str | None]:
     each = [one.get(columns.get("candidate", "candidate")) for one in rows]
     if any(candidate is not None for candidate in each):
         return each, None
@@ -146,7 +146,7 @@ def _half_characters(text: str) -> bool:
     return False
 
 
-def _image(value: Any, folder: Path) -> tuple[Any, str | None]:
+def _image(value: object, folder: Path) -> tuple[object, str | None]:
     if value is None:
         return None, None
     entries = value if isinstance(value, list) else [value]
@@ -165,11 +165,11 @@ def _image(value: Any, folder: Path) -> tuple[Any, str | None]:
     return (resolved if isinstance(value, list) else resolved[0]), None
 
 
-def _resolve(candidate: Any, folder: Path) -> Any:
+def _resolve(candidate: object, folder: Path) -> object:
     return str(folder / candidate) if isinstance(candidate, str) else candidate
 
 
-def _unusable(candidate: Any, image: Any, max_text: int) -> str | None:
+def _unusable(candidate: object, image: object, max_text: int) -> str | None:
     if image is None:
         if isinstance(candidate, str):
             return None if is_at(Path(candidate), Path.is_file) else f"no file {short(candidate)}"
@@ -181,7 +181,7 @@ def _unusable(candidate: Any, image: Any, max_text: int) -> str | None:
     return None
 
 
-def _edges(box: Any) -> tuple[float, ...] | None:
+def _edges(box: object) -> tuple[float, ...] | None:
     """(left, top, right, bottom), or None for what is no box."""
     if not isinstance(box, list) or len(box) != 4:
         return None

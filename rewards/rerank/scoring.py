@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rewards.errors import RewardsError
 from rewards.rerank.items import Item
 from rewards.rerank.ranking import Score
-from rewards.reward import Reward, Scores, number_or_none
+from rewards.reward import Reward
+from rewards.scores import Scores, number_or_none
 
 
 def score_items(reward: Reward, items: Sequence[Item]) -> list[list[Score]]:

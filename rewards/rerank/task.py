@@ -14,7 +14,7 @@ from rewards.jobs.task import Task, Worker
 from rewards.rerank.rows import Parsed, parse_rows
 from rewards.rerank.settings import RerankSettings
 from rewards.rerank.worker import RerankWorker
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 
 class RerankTask(Task):

@@ -15,7 +15,8 @@ from rewards.rerank.records import ranked_row
 from rewards.rerank.rows import Parsed, unjudged
 from rewards.rerank.selection import rank_stream
 from rewards.rerank.settings import RerankSettings
-from rewards.reward import Json, Reward
+from rewards.reward import Reward
+from rewards.runs.files import Json
 
 Problem = dict[str, Json]
 

@@ -15,7 +15,7 @@ from rewards.calling import PartFunction, part_functions
 from rewards.errors import InputError
 from rewards.images import content_hash, to_pil
 from rewards.judges.base import Judge
-from rewards.reward import Details, Json, Reward, Scores, number_or_none
+from rewards.reward import Reward
 from rewards.rubric.aggregation import (
     certain_weights,
     contrast_weights,
@@ -24,6 +24,8 @@ from rewards.rubric.aggregation import (
     weighted_mean,
 )
 from rewards.rubric.items import KINDS, RubricItem, read_items
+from rewards.runs.files import Json
+from rewards.scores import Details, Scores, number_or_none
 
 WEIGHTINGS = ("stated", "harmonic", "contrast")
 COLUMN = "rubric"

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import torch
 
 from rewards.errors import InputError
-from rewards.reward import Json, Reward, Scores
+from rewards.reward import Reward
+from rewards.runs.files import Json
+from rewards.scores import Scores
 from rewards.shapes.claims import CLAIM_KINDS, CaptionClaims, caption_claims
 from rewards.shapes.datasets import scene_from_json
 from rewards.shapes.truth import CRITERIA, caption_truth

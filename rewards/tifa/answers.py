@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from rewards.reward import Details, Scores, number_or_none
+from rewards.scores import Details, Scores, number_or_none
 from rewards.tifa.dependencies import hard_zeroing, parent_positions, soft_product
 from rewards.tifa.questions.question import Question
 from rewards.tifa.scoring import AGGREGATES, accuracy_by_type

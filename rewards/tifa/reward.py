@@ -16,7 +16,8 @@ from PIL import Image
 from rewards.errors import InputError
 from rewards.images import unbatch
 from rewards.judges.base import Judge
-from rewards.reward import Json, Reward
+from rewards.reward import Reward
+from rewards.runs.files import Json
 from rewards.tifa.answers import DEPENDENCIES, AnswerRow, TIFAScores, with_dependencies
 from rewards.tifa.asking import among_choices, by_mass, in_own_words
 from rewards.tifa.gradient import among_choices_with_grad, soft_scores

@@ -9,7 +9,9 @@ import torch
 from rewards.errors import InputError
 from rewards.images import unbatch
 from rewards.judges.base import Judge
-from rewards.reward import Json, Reward, Scores
+from rewards.reward import Reward
+from rewards.runs.files import Json
+from rewards.scores import Scores
 from rewards.tifa.pictures import usable_picture
 from rewards.tifa.surface_forms import surface_forms
 

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 from rewards import TIFA, HarmonicEval, QuestionStore, load_judge
 from rewards.cli.app import app
 from rewards.combined import Combined
-from rewards.reward import Reward, Scores
+from rewards.reward import Reward
+from rewards.scores import Scores
 from rewards.shapes.oracle import Oracle
 from rewards.tifa.matching import AnswerMatcher
 from tests.golden.reading import Values, lines_of, read_benchmark, read_ranking, read_run, read_scores

@@ -9,7 +9,8 @@ import torch
 
 from rewards.errors import InputError, RewardsError
 from rewards.hosts.shared import Neutral, parts_of, read_label, resident_reward
-from rewards.reward import Reward, Scores
+from rewards.reward import Reward
+from rewards.scores import Scores
 
 NAN = math.nan
 

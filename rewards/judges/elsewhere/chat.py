@@ -32,7 +32,7 @@ from rewards.judges.elsewhere.http import Answer, Budget, Connection, GaveUp
 from rewards.judges.elsewhere.said import read_answer
 from rewards.judges.pictures import pictures_of_rows
 from rewards.judges.prompting import WHY
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")

@@ -25,7 +25,7 @@ from rewards.judges.base import (
 from rewards.judges.elsewhere.http import Answer, Connection, GaveUp
 from rewards.judges.elsewhere.wire import PROTOCOL, read_numbers, write_picture
 from rewards.judges.pictures import pictures_of_rows, read_picture
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 logger = logging.getLogger(__name__)
 

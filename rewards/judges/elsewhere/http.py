@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import httpx
 
 from rewards.errors import InputError, RewardsError
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

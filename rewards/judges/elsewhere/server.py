@@ -38,7 +38,7 @@ from rewards.judges.elsewhere.bodies import (
 )
 from rewards.judges.elsewhere.exposition import exposition
 from rewards.judges.elsewhere.wire import PROTOCOL, write_numbers
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from rewards.errors import InputError
-from rewards.reward import Json
+from rewards.runs.files import Json
 
 PROTOCOL = 1
 """Counted up with every change that an older client or server would misread."""

@@ -75,7 +75,8 @@ def _dataset_rows(path: Path) -> Iterable[Any]:
     if not isinstance(data, Dataset):
         raise InputError(f"{path} holds the splits {', '.join(data)}; pass the folder of one of them")
     # Pictures in other columns need not be decoded.
-    return data.select_columns([name for name in ("id", *TEXT_COLUMNS) if name in data.column_names])
+    kept: Iterable[Any] = data.select_columns([name for name in ("id", *TEXT_COLUMNS) if name in data.column_names])
+    return kept
 
 
 def _collect(rows: Iterable[Any], name: str) -> list[Prompt]:

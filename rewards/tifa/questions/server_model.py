@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rewards.judges.elsewhere.http import Budget, Connection, GaveUp
-from rewards.reward import Json
+from rewards.runs.files import Json
 from rewards.tifa.questions.language_model import NEW_TOKENS, Completion, few_shot_prompt, prompt_hash
 
 

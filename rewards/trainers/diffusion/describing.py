@@ -15,11 +15,11 @@ from PIL import Image
 from torch import Tensor
 
 from rewards._version import __version__
-from rewards.reward import Json, Reward
+from rewards.reward import Reward
 from rewards.runs.card import base_model, commands
 from rewards.runs.evaluations import Evaluation as Record
 from rewards.runs.evaluations import HeldOutSample, Judgment
-from rewards.runs.files import write_whole
+from rewards.runs.files import Json, write_whole
 from rewards.runs.folder import RunFolder
 from rewards.runs.samples import Phase, SampleLog
 from rewards.trainers.diffusion.evaluation import Evaluation, EvaluationSet

@@ -11,7 +11,8 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from rewards.reward import Reward, Scores
+from rewards.reward import Reward
+from rewards.scores import Scores
 from rewards.trainers.diffusion.policy.base import Policy
 from rewards.trainers.diffusion.randomness import Noise
 from rewards.trainers.diffusion.rollout import Sampler, draw

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from rewards.reward import Json, Reward
+from rewards.reward import Reward
+from rewards.runs.files import Json
 from rewards.runs.identity import as_json, content_hash
 from rewards.trainers.diffusion.stages import Stages
 

@@ -12,8 +12,10 @@ import torch
 from accelerate.utils import gather_object
 from torch import Tensor
 
+from rewards.calling import score_guarded
 from rewards.errors import InputError, RewardsError
-from rewards.reward import Reward, Scores, score_guarded
+from rewards.reward import Reward
+from rewards.scores import Scores
 
 BROKEN = "the picture is black or not finite"
 

@@ -14,9 +14,10 @@ from trl.data_utils import prepare_multimodal_messages
 from rewards.calling import score_for_trl
 from rewards.generation.texts import Written, write_batches
 from rewards.images import to_pil
-from rewards.reward import Reward, Scores
+from rewards.reward import Reward
 from rewards.runs.evaluations import Evaluation, HeldOutSample, Judgment
 from rewards.runs.intervals import clustered_error
+from rewards.scores import Scores
 from rewards.trainers.language.data import clusters, row_pictures
 from rewards.trl_inputs import prompt_text
 

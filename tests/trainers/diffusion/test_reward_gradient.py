@@ -5,9 +5,10 @@ import torch
 from accelerate.state import AcceleratorState
 
 from rewards.errors import InputError
-from rewards.reward import Reward, Scores
+from rewards.reward import Reward
 from rewards.runs.metrics import read_metrics
 from rewards.runs.summary import gains
+from rewards.scores import Scores
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 from rewards.trainers.diffusion.methods.reward_gradient import RewardGradient, RewardGradientConfig, cut_out
 from rewards.trainers.diffusion.randomness import Noise

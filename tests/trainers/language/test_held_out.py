@@ -11,9 +11,9 @@ from transformers import TrainerControl, TrainerState
 from rewards.errors import RewardsError
 from rewards.functions import FunctionReward
 from rewards.generation.texts import Written
-from rewards.reward import Scores
 from rewards.runs.evaluations import EvaluationLog
 from rewards.runs.metrics import read_metrics
+from rewards.scores import Scores
 from rewards.trainers.audit import AuditGapExceeded
 from rewards.trainers.language import held_out as held_out_module
 from rewards.trainers.language.curves import MetricsCallback
