@@ -26,7 +26,7 @@ T = TypeVar("T")
 def load_config(
     cls: type[T],
     path: str | Path | None = None,
-    overrides: Mapping[str, object] | Sequence[str] | None = None,
+    overrides: Mapping[str, Any] | Sequence[str] | None = None,
     block: str | None = None,
 ) -> T:
     """Build a dataclass from a YAML file and overrides.
@@ -114,7 +114,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def parse_overrides(overrides: Mapping[str, object] | Sequence[str] | None) -> dict[str, object]:
+def parse_overrides(overrides: Mapping[str, Any] | Sequence[str] | None) -> dict[str, Any]:
     """Command-line words (`key=value`, the value read as YAML) as a mapping; a mapping stays what it is.
 
     Raises:
@@ -128,7 +128,7 @@ def parse_overrides(overrides: Mapping[str, object] | Sequence[str] | None) -> d
         return {}
     if isinstance(overrides, Mapping):
         return dict(overrides)
-    parsed: dict[str, object] = {}
+    parsed: dict[str, Any] = {}
     for word in overrides:
         key, equals, value = word.removeprefix("--").partition("=")
         if not equals or not key:
@@ -175,10 +175,10 @@ def _build(cls: Any, values: Mapping[str, Any], where: str, prefix: str) -> Any:
         raise InputError(f"{where}: {prefix.rstrip('.') or cls.__name__}: {error}") from error
 
 
-def _convert(hint: object, value: object, where: str, key: str) -> object:
+def _convert(hint: Any, value: Any, where: str, key: str) -> Any:
     """``value`` as the type that ``hint`` names; only conversions that lose nothing."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is object:
+    if hint is Any:
         return value
     if origin in (typing.Union, types.UnionType):
         return _convert_union(arguments, value, where, key)
@@ -197,12 +197,12 @@ def _convert(hint: object, value: object, where: str, key: str) -> object:
     if (origin or hint) in (dict, Mapping):
         if not isinstance(value, Mapping):
             raise InputError(f"{where}: {key!r} must be a mapping, got {value!r}")
-        inner = arguments[1] if len(arguments) == 2 else object
+        inner = arguments[1] if len(arguments) == 2 else Any
         return {name: _convert(inner, item, where, f"{key}.{name}") for name, item in value.items()}
     return _convert_scalar(hint, value, where, key)
 
 
-def _convert_union(choices: tuple[object, ...], value: object, where: str, key: str) -> object:
+def _convert_union(choices: tuple[Any, ...], value: Any, where: str, key: str) -> Any:
     if value is None and type(None) in choices:
         return None
     failure: InputError | None = None
@@ -216,20 +216,20 @@ def _convert_union(choices: tuple[object, ...], value: object, where: str, key: 
     raise failure if failure is not None else InputError(f"{where}: {key!r}: cannot use {value!r}")
 
 
-def _convert_sequence(origin: object, arguments: tuple[object, ...], value: object, where: str, key: str) -> object:
+def _convert_sequence(origin: Any, arguments: tuple[Any, ...], value: Any, where: str, key: str) -> Any:
     if not isinstance(value, (list, tuple)):
         raise InputError(f"{where}: {key!r} must be a list, got {value!r}")
     if origin is tuple and arguments and arguments[-1] is not Ellipsis:
         if len(value) != len(arguments):
             raise InputError(f"{where}: {key!r} must have {len(arguments)} entries, got {len(value)}")
-        hints: Sequence[object] = arguments
+        hints: Sequence[Any] = arguments
     else:
-        hints = [arguments[0] if arguments else object] * len(value)
+        hints = [arguments[0] if arguments else Any] * len(value)
     items = [_convert(hint, item, where, f"{key}[{i}]") for i, (hint, item) in enumerate(zip(hints, value))]
     return tuple(items) if origin is tuple else items
 
 
-def _convert_scalar(hint: object, value: object, where: str, key: str) -> object:
+def _convert_scalar(hint: Any, value: Any, where: str, key: str) -> Any:
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
