@@ -89,6 +89,6 @@ def test_the_identity_stays_while_the_judge_works(tiny_judge, kind):
 
 
 def test_abilities_are_known_before_anything_is_asked(tiny_judge, tmp_path):
-    assert tiny_judge("llava").abilities == {"rate", "answer", "choose", "explain"}
-    assert tiny_judge("vilt").abilities == {"answer", "choose"}
-    assert CachedJudge(tiny_judge("vilt"), tmp_path / "j.sqlite").abilities == {"answer", "choose"}
+    assert tiny_judge("llava").abilities == {"rate", "rate_after", "answer", "choose", "mass", "explain"}
+    assert tiny_judge("vilt").abilities == {"answer", "choose", "mass"}
+    assert CachedJudge(tiny_judge("vilt"), tmp_path / "j.sqlite").abilities == {"answer", "choose", "mass"}
