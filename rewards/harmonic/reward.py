@@ -160,6 +160,11 @@ class HarmonicEval(Reward):
             >>> reward.score([image], ["a dog"]).criteria          # doctest: +SKIP
             tensor([[4.1, 3.2, 4.8, 4.9, 4.9]])
         """
+        if isinstance(texts, str):
+            raise InputError("texts must be a list of texts, got a single string")
+        # By place from here on: a pandas column would be looked up by its labels.
+        images, texts = list(images), list(texts)
+        inputs, boxes = inputs if inputs is None else list(inputs), boxes if boxes is None else list(boxes)
         self._check_lengths(images, texts, inputs, boxes)
         reasons: list[str | None] = [None] * len(texts)
         rows: list[tuple[int, Pictures]] = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_OPEN = re.compile(r"<(?:think|thinking|thought|reasoning)>")
-_CLOSE = re.compile(r"</(?:think|thinking|thought|reasoning)>")
+_OPEN = re.compile(r"(?:<\|?|\[|◁)(?:begin_of_)?(?:think|thinking|thought|reasoning)\s*(?:\|?>|\]|▷)", re.IGNORECASE)
+_CLOSE = re.compile(r"(?:<\|?/|\[/|◁/|<\|?end_of_)(?:think|thinking|thought|reasoning)\s*(?:\|?>|\]|▷)", re.IGNORECASE)
 
 
 def without_thoughts(text: str) -> str:

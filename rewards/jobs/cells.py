@@ -106,5 +106,5 @@ def box(value: object) -> object:
         return None
     try:
         return json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"box is {short(value)}; [left, top, right, bottom] is needed") from error

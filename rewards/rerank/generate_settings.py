@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -63,5 +64,7 @@ class GenerateSettings:
                 raise InputError(f"{name} is {getattr(self, name)}; at least 1 is needed")
         if self.limit is not None and self.limit < 1:
             raise InputError(f"limit is {self.limit}; at least 1 is needed")
+        if not 1 <= self.guidance_scale < math.inf:
+            raise InputError(f"guidance_scale is {self.guidance_scale}; 1 (off) or more is needed")
         if not self.temperature >= 0:
             raise InputError(f"temperature is {self.temperature}; at least 0 is needed")

@@ -248,3 +248,16 @@ def test_a_real_judge_rates_any_text_the_same_in_any_batch(tmp_path):
     order = list(reversed(range(len(texts))))
     turned = reward.score([images[row] for row in order], [texts[row] for row in order])
     assert torch.allclose(turned.overall.flip(0), together.overall, atol=1e-5)
+
+
+def test_columns_of_pandas_are_taken_by_place():
+    import pandas
+
+    images, texts = [picture(1), picture(2)], ["a dog", "a cat"]
+    by_list = HarmonicEval(KnownJudge(), task="vqa").score(images, texts, inputs=["what?", "who?"])
+    judge = KnownJudge()
+    labelled = HarmonicEval(judge, task="vqa").score(
+        pandas.Series(images, index=[1, 0]), texts, inputs=pandas.Series(["what?", "who?"], index=[1, 0])
+    )
+    assert labelled.overall.tolist() == by_list.overall.tolist()
+    assert [seen.getpixel((0, 0)) for seen, _ in judge.asked[::5]] == [image.getpixel((0, 0)) for image in images]

@@ -100,9 +100,12 @@ def read_rows(received: bytearray, limits: Limits) -> tuple[Body, list[list[Pict
     received.clear()
     if len(body.rows) > limits.rows:
         raise Refused(413, f"the request has {len(body.rows)} rows; at most {limits.rows} are taken")
-    missing = {key for row in body.rows for key in row.pictures} - set(body.pictures)
-    if missing:
+    named = {key for row in body.rows for key in row.pictures}
+    if missing := named - set(body.pictures):
         raise Refused(422, f"rows name pictures that are not there: {sorted(missing)[:3]}")
+    if len(named) > limits.rows:
+        raise Refused(413, f"the request has {len(named)} pictures; at most {limits.rows} are taken")
+    body.pictures = {key: text for key, text in body.pictures.items() if key in named}
     pictures = _decoded(body, limits)
     return body, [_of_row(row, at, pictures) for at, row in enumerate(body.rows)]
 

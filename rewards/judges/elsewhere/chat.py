@@ -267,7 +267,8 @@ class ChatJudge(Judge):
             return read(answer)
         except GaveUp as error:
             return error
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:  # JSON of another shape
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            # JSON of another shape, or numbers that no float holds.
             return GaveUp(f"the server's answer cannot be used: {type(error).__name__}: {error}")
 
     def _count(self, usage: object) -> None:

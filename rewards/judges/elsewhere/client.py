@@ -87,7 +87,11 @@ class RemoteJudge(Judge):
             try:
                 if isinstance(row, Exception):
                     raise row
-                probabilities[index] = read_numbers(row["probabilities"])
+                numbers = read_numbers(row["probabilities"])
+                # A NaN is a row that abstained, and passes; its reason comes with it.
+                if len(numbers) != len(words) or bool((numbers < 0).any()) or bool(numbers.sum() > 1 + 1e-3):
+                    raise InputError("what it sent are no probabilities of the ratings")
+                probabilities[index] = numbers
                 unseen[index] = read_numbers([row.get("unseen") or 0.0])
                 reasons.append(row["reason"])
             except (KeyError, TypeError, ValueError, RuntimeError) as error:  # numbers of another shape
@@ -221,7 +225,8 @@ def _scores(row: Answer | Exception, count: int) -> torch.Tensor:
         scores = read_numbers([]) if isinstance(row, Exception) else read_numbers(row["scores"])
     except (KeyError, TypeError, InputError):
         scores = read_numbers([])
-    return scores if len(scores) == count else torch.full((count,), torch.nan)
+    usable = len(scores) == count and not bool((scores > 1e-3).any())  # log-probabilities
+    return scores if usable else torch.full((count,), torch.nan)
 
 
 def _parts(

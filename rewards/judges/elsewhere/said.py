@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from rewards.judges.elsewhere.http import Answer, GaveUp
 
-_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL)
-_HALF_THOUGHT = re.compile(r"</?(think|thinking|thought|reasoning)>")
+_NAMES = r"(?:begin_of_|end_of_)?(?:seed:)?(?:think|thinking|thought|reasoning)"
+_OPEN = rf"(?:<\|?|\[|◁){_NAMES}\s*(?:\|?>|\]|▷)"
+_CLOSE = rf"(?:<\|?/|\[/|◁/|<\|?(?=end_of_)){_NAMES}\s*(?:\|?>|\]|▷)"
+_THOUGHT = re.compile(rf"(?!{_CLOSE}){_OPEN}.*?{_CLOSE}", re.DOTALL | re.IGNORECASE)
+_HALF_THOUGHT = re.compile(f"{_OPEN}|{_CLOSE}", re.IGNORECASE)
+_FINISHED = (None, "", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "length", "max_tokens")
+"""Reasons to finish that are an end; "error", "abort", "safety" are none."""
+
+
+def _finish(choice: Answer) -> object:
+    reason = choice.get("finish_reason")
+    return reason.casefold() if isinstance(reason, str) else reason
 
 
 def check_spoken(choice: Answer) -> None:
@@ -19,9 +30,14 @@ def check_spoken(choice: Answer) -> None:
     message = choice.get("message") or {}
     if message.get("refusal"):
         raise GaveUp(f"the model refused: {' '.join(str(message['refusal']).split())[:200]}")
-    if choice.get("finish_reason") == "content_filter":
+    if choice.get("error"):
+        raise GaveUp(f"the server broke off with an error: {' '.join(str(choice['error']).split())[:200]}")
+    finish = _finish(choice)
+    if finish == "content_filter":
         raise GaveUp("the server's content filter took the answer away")
-    if message.get("tool_calls"):
+    if finish not in _FINISHED:
+        raise GaveUp(f"the answer ended with finish_reason {finish!r:.100}")
+    if message.get("tool_calls") or message.get("function_call"):
         raise GaveUp("the model called a tool instead of answering")
 
 
@@ -41,12 +57,12 @@ def read_answer(answer: Answer, *, may_be_cut: bool = False) -> str:
     """
     choice = answer["choices"][0]
     check_spoken(choice)
-    if choice.get("finish_reason") == "length" and not may_be_cut:
+    if _finish(choice) in ("length", "max_tokens") and not may_be_cut:
         raise GaveUp("the answer was cut off")
     text = _THOUGHT.sub("", _content(choice["message"]["content"]))
     if _HALF_THOUGHT.search(text):
         raise GaveUp("the model did not come to the end of its thoughts")
-    if not text.strip():
+    if not any(unicodedata.category(character)[0] not in "CZ" for character in text):
         raise GaveUp("the answer is empty")
     return text.strip()
 

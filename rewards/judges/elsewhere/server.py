@@ -17,7 +17,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
@@ -96,11 +96,11 @@ def build_app(
 
     def admit(request: Request) -> None:
         """Refuse strangers, and pages in a browser that this service is none of the business of."""
-        host = urlsplit(f"//{request.headers.get('host', '')}").hostname
+        host = _parts(f"//{request.headers.get('host', '')}").hostname
         if hosts is not None and host not in hosts:
             raise HTTPException(403, f"this service is not called {host!r}")
         origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        if origin is not None and _parts(origin).netloc != request.headers.get("host"):
             raise HTTPException(403, "requests from other sites are refused")
         sent = request.headers.get("authorization", "")
         if token is not None and not hmac.compare_digest(sent.encode(), f"Bearer {token}".encode()):
@@ -148,6 +148,13 @@ def build_app(
             raise HTTPException(422, f"the judge failed: {type(error).__name__}: {error}") from error
 
     return app
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:  # "[" that is not closed
+        raise HTTPException(403, "a Host or Origin that is no address") from error
 
 
 class _Room:

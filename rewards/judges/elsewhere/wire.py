@@ -66,4 +66,7 @@ def _number(value: Json) -> float:
         return -math.inf
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{value!r} is not a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise InputError("a number is too large") from error
