@@ -25,6 +25,7 @@ copyright = "the rewards authors, Apache-2.0"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+autodoc_mock_imports = ["ray"]  # an extra that the documents are built without
 exclude_patterns = ["_build", "guides/hosts_head.md"]
 html_theme = "furo"
 html_title = f"rewards {__version__}"
