@@ -35,7 +35,7 @@ class DiffusionConfig:
         save_freq: Epochs between checkpoints; 0 saves none but the last.
         num_checkpoint_limit: Checkpoints kept.
         resume: Go on from the newest checkpoint in `output_dir`; true (or "auto") starts afresh where there is none. A
-            run with other settings than those that may change (see :mod:`rewards.trainers.diffusion.resuming`) is
+            run with other settings than those that may change (see :mod:`rewards.trainers.diffusion.record`) is
             refused.
         overwrite: Replace the run that `output_dir` holds. Without either, a folder that holds a run is refused.
 

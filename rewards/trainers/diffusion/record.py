@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from diffusers.configuration_utils import ConfigMixin
 from torch import nn
 
 from rewards.reward import Reward
@@ -63,13 +64,15 @@ def identity(
 
 
 def base_model(pipeline: Any) -> dict[str, Json]:
-    """The identity of a pipeline as it was loaded: its class, its path, and a fingerprint of every part's weights.
-
-    The fingerprint reads names, shapes and the ends of every tensor, so that it costs nothing for large models.
-    """
+    """The identity of a pipeline as it was loaded: its class, the weights of every part, and every part's config."""
     components = getattr(pipeline, "components", {})  # what is no pipeline is refused with a clear error later
     parts = {name: _fingerprint(part) for name, part in components.items() if isinstance(part, nn.Module)}
-    return {"class": type(pipeline).__name__, "weights": parts}
+    configs = {
+        name: content_hash({key: value for key, value in part.config.items() if not key.startswith("_")})
+        for name, part in components.items()
+        if isinstance(part, ConfigMixin)  # scheduler, VAE, denoiser
+    }
+    return {"class": type(pipeline).__name__, "weights": parts, "configs": configs}
 
 
 def _fingerprint(module: nn.Module) -> str:
