@@ -138,6 +138,18 @@ def read(text: str) -> Reading:
     return _Reader(split_words(text)).read()
 
 
+def meaning(text: str) -> str:
+    """What a caption of the grammar says but for the background, equal for captions that say the same.
+
+    Example:
+        >>> meaning("a red circle above a blue square on a white background")
+        'a blue square below a red circle'
+    """
+    reading = read(text)
+    relation = reading.relations[0][1] if reading.relations and len(reading.phrases) == 2 else None
+    return Description(reading.phrases, relation).key()
+
+
 class _Reader:
     """A left-to-right reader: at each word the longest construction that fits, else the word is a fault."""
 

@@ -38,6 +38,7 @@ from rewards.shapes.vocabulary import RATINGS
 CAPTIONS = 8  # a picture
 POOL = 3072  # pictures that the captioner has written about
 DOUBT = 0.1  # share of each label that goes to the neighbouring ratings: no sigma below 0.3
+SELDOM = ("count", "relation", "location")  # kinds of false detail that few of a policy's texts allow, or hide
 TEMPERATURES = (0.7, 1.0, 1.0, 1.4)
 NOTHING = Scene((), "none")  # what a picture of noise shows: nothing that a caption could say is true of it
 
@@ -78,11 +79,11 @@ def texts_about(scene: Scene, written: list[str], rng: random.Random) -> list[st
     """A right caption with near misses of it, a policy's caption with a near miss, and texts of other kinds."""
     full = describe(scene)
     right = str(vary(full, rng) if rng.random() < 0.7 else full)
-    sampled = rng.choice(written)
-    kinds = rng.sample(KINDS, len(KINDS))
-    near = [false_detail(scene, right, kind, rng) for kind in kinds]
-    near_sampled = [false_detail(scene, sampled, kind, rng) for kind in kinds[:4]]
-    texts = [right, *[text for text in near if text][:3], sampled, *[text for text in near_sampled if text][:1]]
+    near = [false_detail(scene, right, kind, rng) for kind in rng.sample(KINDS, len(KINDS))]
+    texts = [right, *[text for text in near if text][:2]]
+    for text in rng.sample(written, 2):
+        near_sampled = [false_detail(scene, text, kind, rng) for kind in seldom_first(rng)]
+        texts += [text, *[changed for changed in near_sampled if changed][:1]]
     while len(texts) < CAPTIONS:
         u = rng.random()
         if u < 0.4:
@@ -90,11 +91,19 @@ def texts_about(scene: Scene, written: list[str], rng: random.Random) -> list[st
         elif u < 0.6:
             texts.append(rng.choice(written))
         elif u < 0.8:
-            texts.append(lazy_caption(rng.choice((right, sampled)), rng))
+            texts.append(lazy_caption(rng.choice((right, *written)), rng))
         else:
             texts.append(str(vary(describe(train_scene(rng)), rng)))
     rng.shuffle(texts)
     return texts
+
+
+def seldom_first(rng: random.Random) -> list[str]:
+    """The kinds in a random order in which those that few texts allow come first as often as the others together."""
+    seldom, others = list(SELDOM), [k for k in KINDS if k not in SELDOM]
+    rng.shuffle(seldom)
+    rng.shuffle(others)
+    return [*seldom, *others] if rng.random() < 0.5 else [*others, *seldom]
 
 
 def captioner_pool(config: BuildConfig) -> list[tuple[Scene, list[str]]]:
@@ -224,37 +233,56 @@ def build(config: BuildConfig) -> None:
     source, generator = Examples(config), np.random.default_rng(config.seed + 53)
     weights = torch.tensor([2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 2.0, 0.5, 0.5])
     names = [*(f"loss_{c}" for c in CRITERIA), "patch", "facts", "cells", "grounds"]
-    log(step=0, **told_apart(trainee, words, 200))
+    held_out = validation_texts(config)
+    log(step=0, **told_apart(trainee, words, held_out))
     totals: list[list[float]] = []
     for step in steps_with_rate(optimizer, config, flat=1.0):
         examples = [source() for _ in range(config.batch_size)]
         parts = losses(trainee, examples, pictures_of(examples, generator), words)
         update(parts @ weights, optimizer, parameters)
         totals.append(parts.tolist())
-        if step % 250 == 249 or step == config.steps - 1:
+        if step % 125 == 124 or step == config.steps - 1:
             means = dict(zip(names, np.mean(totals, 0).tolist()))
             totals.clear()
-            log(step=step + 1, **means, **evaluate(trainee, words, 128), **told_apart(trainee, words, 200))
+            log(step=step + 1, **means, **evaluate(trainee, words, 128), **told_apart(trainee, words, held_out))
             trainee.model.save_pretrained(config.out)
             processor.save_pretrained(config.out)
     log(step=config.steps, test=evaluate(trainee, words, 600))
 
 
-@torch.no_grad()
-def told_apart(trainee: Trainee, words: dict[str, int], count: int) -> dict[str, float]:
-    """Share of pairs of the validation split in which the true caption is rated higher, by kind of false detail."""
+def validation_texts(config: BuildConfig, true: int = 200, written: int = 600) -> dict[str, list[tuple[Scene, str]]]:
+    """Scenes of the validation split with their full captions, and with what the captioner wrote about them."""
     rng = random.Random(780)
+    scenes = [train_scene(rng, "validation") for _ in range(max(true, written))]
+    model = Idefics3ForConditionalGeneration.from_pretrained(config.weights / "captioner")
+    prompts = captioner.Examples(captioner.new_processor(), model)
+    sampled = captioner.sample_captions(model, prompts, scenes[:written], 1.0, seed=780)
+    return {
+        "": [(scene, str(describe(scene))) for scene in scenes[:true]],
+        "policy_": list(zip(scenes[:written], sampled)),
+    }
+
+
+@torch.no_grad()
+def told_apart(
+    trainee: Trainee, words: dict[str, int], tables: dict[str, list[tuple[Scene, str]]]
+) -> dict[str, float]:
+    """Share of pairs in which the truer text is rated higher, by kind of false detail, for each table of texts."""
     rating_ids = torch.tensor([words[r] for r in RATINGS])
-    wins: dict[str, list[bool]] = {kind: [] for kind in KINDS}
-    for _ in range(count):
-        scene = train_scene(rng, "validation")
-        true = str(describe(scene))
-        pairs = {kind: false_detail(scene, true, kind, rng) for kind in KINDS}
-        false = {kind: text for kind, text in pairs.items() if text is not None}
-        texts = [true, *false.values()]
-        logits = trainee(to_tensor(render_array([scene])), pack([scene], [texts], words))[0]
-        means = (logits[:, rating_ids].softmax(-1) @ torch.arange(1.0, 6.0)).view(-1, len(CRITERIA))
-        for row, kind in enumerate(false, start=1):
-            column = CRITERIA.index(criterion_of(kind))
-            wins[kind].append(bool(means[0, column] > means[row, column]))
-    return {f"told_apart_{kind}": float(np.mean(values)) for kind, values in wins.items()}
+    shares = {}
+    for name, rows in tables.items():
+        rng = random.Random(781)
+        wins: dict[str, list[bool]] = {kind: [] for kind in KINDS}
+        for scene, text in rows:
+            pairs = {kind: false_detail(scene, text, kind, rng) for kind in KINDS}
+            false = {kind: changed for kind, changed in pairs.items() if changed is not None}
+            if not false:
+                continue
+            texts = [text, *false.values()]
+            logits = trainee(to_tensor(render_array([scene])), pack([scene], [texts], words))[0]
+            means = (logits[:, rating_ids].softmax(-1) @ torch.arange(1.0, 6.0)).view(-1, len(CRITERIA))
+            for row, kind in enumerate(false, start=1):
+                column = CRITERIA.index(criterion_of(kind))
+                wins[kind].append(bool(means[0, column] > means[row, column]))
+        shares |= {f"told_apart_{name}{kind}": float(np.mean(values)) for kind, values in wins.items()}
+    return shares

@@ -12,6 +12,7 @@ from accelerate.utils import gather_object
 from torch import Tensor
 
 from rewards.reward import Reward
+from rewards.runs.intervals import clustered_error
 from rewards.scores import Scores
 from rewards.trainers.diffusion.policy.base import Policy
 from rewards.trainers.diffusion.randomness import Noise
@@ -111,11 +112,11 @@ def evaluate(
             if row < data.num_pictures and index % data.images_per_prompt == 0:
                 pictures[row] = image
     scores = gather(Judged.concatenate(judged), mine, with_details=True).scores
-    metrics = _metrics(reward, scores, "rewards", data.images_per_prompt)
+    metrics = _metrics(reward, scores, "rewards", data)
     audit_scores = None
     if audit is not None:
         audit_scores = gather(Judged.concatenate(audited), mine, with_details=True).scores
-        metrics |= _metrics(audit, audit_scores, "audit", data.images_per_prompt)
+        metrics |= _metrics(audit, audit_scores, "audit", data)
         gaps = (scores.overall.float() - audit_scores.overall.float()).numpy()
         metrics["eval/audit/gap"] = float(gaps[np.isfinite(gaps)].mean()) if np.isfinite(gaps).any() else math.nan
     kept = dict(gather_object(list(pictures.items())))
@@ -127,23 +128,25 @@ def draw_pictures(policy: Policy, prompts: Sequence[str], sampler: Sampler, nois
     return policy.pictures(draw(policy, prompts, sampler, noise).final)
 
 
-def _metrics(reward: Reward, scores: Scores, branch: str, images_per_prompt: int) -> dict[str, float]:
+def _metrics(reward: Reward, scores: Scores, branch: str, data: EvaluationSet) -> dict[str, float]:
     metrics = {f"eval/{branch}/{key.removeprefix('rewards/')}": value for key, value in reward.metrics(scores).items()}
-    by_prompt = scores.overall.float().numpy().reshape(-1, images_per_prompt)
-    return metrics | {f"eval/{branch}/{reward.__name__}/{key}": v for key, v in summary(by_prompt).items()}
+    by_prompt = scores.overall.float().numpy().reshape(-1, data.images_per_prompt)
+    clusters = [str(extra.get("cluster", row)) for row, extra in enumerate(data.metadata)]
+    return metrics | {f"eval/{branch}/{reward.__name__}/{key}": v for key, v in summary(by_prompt, clusters).items()}
 
 
-def summary(scores: np.ndarray) -> dict[str, float]:
-    """Mean over prompts of each prompt's mean, its standard error clustered by prompt, and counts.
+def summary(scores: np.ndarray, clusters: Sequence[str]) -> dict[str, float]:
+    """Mean over prompts of each prompt's mean, its standard error over clusters of prompts, and counts.
 
     Args:
         scores: (P, S), NaN for pictures that could not be judged.
+        clusters: P names; prompts of one name are not independent.
     """
     judged = np.isfinite(scores)
-    means = np.array([row[valid].mean() for row, valid in zip(scores, judged) if valid.any()], dtype=np.float64)
+    means = np.array([row[valid].mean() if valid.any() else np.nan for row, valid in zip(scores, judged)], float)
     return {
-        "overall/mean": float(means.mean()) if len(means) else math.nan,
-        "overall/standard_error": float(means.std(ddof=1) / math.sqrt(len(means))) if len(means) > 1 else math.nan,
+        "overall/mean": float(np.nanmean(means)) if judged.any() else math.nan,
+        "overall/standard_error": clustered_error(means, clusters),
         "overall/count": int(judged.sum()),
         "abstained": int((~judged).sum()),
     }

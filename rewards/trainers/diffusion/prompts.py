@@ -6,14 +6,18 @@ import random
 from pathlib import Path
 
 from rewards.errors import InputError
+from rewards.shapes.language import meaning
 from rewards.shapes.prompts import generator_prompts, question_store
 from rewards.tifa.questions.question import read_questions
 from rewards.tifa.store.store import QuestionStore
+from rewards.trainers.diffusion.plan import Prompt
 from rewards.trainers.diffusion.settings import SHAPES, DiffusionRunConfig
 
 
-def split_of_run(config: DiffusionRunConfig) -> tuple[list[str], list[str], Path | None]:
+def split_of_run(config: DiffusionRunConfig) -> tuple[list[str], list[Prompt], Path | None]:
     """Training prompts, held-out prompts, and the question store that knows them (None where there is none).
+
+    Held-out prompts of the shapes world say which of them mean the same: those are not independent of each other.
 
     Raises:
         InputError: A file that holds no prompts, or none that is left to train on.
@@ -25,7 +29,7 @@ def split_of_run(config: DiffusionRunConfig) -> tuple[list[str], list[str], Path
         held_out = generator_prompts("test", config.num_eval_prompts, config.prompt_seed)
         path = _own_store(config)
         question_store(path, [*train, *held_out])
-        return train, held_out, path
+        return train, [(prompt, {"cluster": meaning(prompt)}) for prompt in held_out], path
     prompts, store = _from_file(Path(config.prompts), config)
     random.Random(config.prompt_seed).shuffle(prompts)
     held_out, train = prompts[: config.num_eval_prompts], prompts[config.num_eval_prompts :]
@@ -34,7 +38,7 @@ def split_of_run(config: DiffusionRunConfig) -> tuple[list[str], list[str], Path
             f"prompts {config.prompts!r} holds {len(prompts)} prompts, of which num_eval_prompts="
             f"{config.num_eval_prompts} are held out: none is left to train on"
         )
-    return train[:wanted], held_out, store
+    return train[:wanted], list(held_out), store
 
 
 def _from_file(path: Path, config: DiffusionRunConfig) -> tuple[list[str], Path | None]:

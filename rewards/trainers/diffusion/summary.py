@@ -8,7 +8,6 @@ from typing import Any
 
 from rewards.runs import summary as runs
 from rewards.tables import text_table
-from rewards.trainers.diffusion.evaluation import summary
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 
 
@@ -28,9 +27,9 @@ def baseline(trainer: DiffusionTrainer, scale: float) -> dict[str, Any]:
     row: dict[str, Any] = {"guidance_scale": scale}
     for name, base in (("base", True), ("trained", False)):
         evaluation = trainer.evaluate(guidance_scale=scale, base_model=base)
-        row[name] = summary(evaluation.scores)["overall/mean"]
-        if evaluation.audit is not None:
-            row[f"{name}_audit"] = summary(evaluation.audit)["overall/mean"]
+        row[name] = evaluation.metrics[f"eval/rewards/{trainer.eval_reward.__name__}/overall/mean"]
+        if trainer.audit is not None:
+            row[f"{name}_audit"] = evaluation.metrics[f"eval/audit/{trainer.audit.__name__}/overall/mean"]
     return row
 
 

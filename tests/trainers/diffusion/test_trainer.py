@@ -15,14 +15,17 @@ from rewards.errors import InputError, RewardsError
 from rewards.runs.metrics import read_metrics
 from rewards.runs.samples import read_samples
 from rewards.runs.summary import gains
+from rewards.shapes.language import meaning
 from rewards.trainers.audit import AuditGap, AuditGapExceeded
 from rewards.trainers.diffusion.ddpo import DDPOConfig, DDPOTrainer
 from rewards.trainers.diffusion.evaluation import summary
 from rewards.trainers.diffusion.optimization import plan_pairs
 from rewards.trainers.diffusion.plan import RateSchedule, prompt_indices
 from rewards.trainers.diffusion.policy.unet import as_ddim
+from rewards.trainers.diffusion.prompts import split_of_run
 from rewards.trainers.diffusion.randomness import Noise, derived_seed
 from rewards.trainers.diffusion.rollout import Sampler, draw
+from rewards.trainers.diffusion.settings import DiffusionRunConfig
 from tests.trainers.diffusion.tiny_diffusion import ZERO_SNR, redness, stable_diffusion, stable_diffusion_xl
 
 PROMPTS = ["a red circle", "a green square", "a blue circle", "a circle on white background"]
@@ -455,12 +458,25 @@ def test_learning_rate_schedules():
 
 def test_summary_by_hand():
     scores = np.array([[1.0, 0.0], [np.nan, 1.0], [np.nan, np.nan]])
-    assert summary(scores) == {
+    assert summary(scores, ["a", "b", "c"]) == {
         "overall/mean": 0.75,
         "overall/standard_error": pytest.approx(np.std([0.5, 1.0], ddof=1) / math.sqrt(2)),
         "overall/count": 3,
         "abstained": 3,
     }
+    together = summary(np.array([[1.0], [1.0], [0.0], [0.0]]), ["a", "a", "b", "b"])
+    assert together["overall/standard_error"] == pytest.approx(np.std([1.0, 0.0], ddof=1) / math.sqrt(2))
+    assert math.isnan(summary(scores[2:], ["c"])["overall/mean"])
+
+
+def test_prompts_that_mean_the_same_are_one_cluster(tmp_path):
+    config = DiffusionRunConfig(output_dir=str(tmp_path), num_train_prompts=4, num_eval_prompts=256)
+    _, held_out, _ = split_of_run(config)
+    clusters = {prompt: extra["cluster"] for prompt, extra in held_out}
+    assert len(clusters) == 256 and len(set(clusters.values())) == 70
+    bare = {text.split(" on a ")[0] for text in clusters}
+    assert len(bare) == 121  # in either order, or without the relation
+    assert all(meaning(text.split(" on a ")[0]) == cluster for text, cluster in clusters.items())
 
 
 def test_audit_gap_watches_growth():
