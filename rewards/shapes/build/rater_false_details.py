@@ -264,9 +264,7 @@ def validation_texts(config: BuildConfig, true: int = 200, written: int = 600) -
 
 
 @torch.no_grad()
-def told_apart(
-    trainee: Trainee, words: dict[str, int], tables: dict[str, list[tuple[Scene, str]]]
-) -> dict[str, float]:
+def told_apart(trainee: Trainee, words: dict[str, int], tables: dict[str, list[tuple[Scene, str]]]) -> dict[str, float]:
     """Share of pairs in which the truer text is rated higher, by kind of false detail, for each table of texts."""
     rating_ids = torch.tensor([words[r] for r in RATINGS])
     shares = {}
