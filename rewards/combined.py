@@ -147,6 +147,11 @@ class Combined(Reward):
         for reward in self.rewards:
             reward.check_prompts(texts)
 
+    def check_columns(self, columns: Mapping[str, Sequence[object]]) -> None:
+        """See :meth:`rewards.reward.Reward.check_columns`."""
+        for reward in self.rewards:
+            reward.check_columns(columns)
+
     def for_evaluation(self) -> Combined:
         """The same sum on the scales reached so far, which no held-out sample moves."""
         frozen = copy.copy(self)

@@ -104,6 +104,14 @@ class Reward(ABC):
             InputError: it is already clear that pictures of a prompt could not be scored (TIFA: it has no questions).
         """
 
+    def check_columns(self, columns: Mapping[str, Sequence[object]]) -> None:  # noqa: B027
+        """Called before a run trains on the rows of a data set, with its columns but the pictures.
+
+        Raises:
+            InputError: a column that this reward reads is missing, or a cell of it cannot be used (a rubric: it is no
+                checklist), by its row.
+        """
+
     @overload
     def __call__(
         self, images: Sequence[object], prompts: Sequence[str], metadata: Sequence[object] | None = None

@@ -32,6 +32,12 @@ OTHERS = {  # what each config needs beside the block
 }
 
 
+CHECKLISTS = [
+    ["is there a circle?", {"item": "is there a star?", "kind": "pitfall", "weight": 2}],
+    json.dumps([{"item": "what color is it?", "choices": ["red", "green", "blue"]}]),
+]
+
+
 def words_of_the_text(completions, **columns):
     return [float(len(text.split())) for text in completions]
 
@@ -44,9 +50,12 @@ def world(tmp_path_factory):
     for number, scene in enumerate(scenes):
         render(scene).save(folder / f"{number}.png")
     rows = [
-        {"id": n, "image": f"{n}.png", "text": text, "prompt": text, "candidates": [text, texts[n - 1]]}
+        {
+            "id": n, "image": f"{n}.png", "text": text, "prompt": text, "candidates": [text, texts[n - 1]],
+            "rubric": CHECKLISTS[n % 2],
+        }
         for n, text in enumerate(texts)
-    ]
+    ]  # fmt: skip
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pictures = [
         {"id": n, "prompt": text, "candidates": [f"{n}.png", f"{n - 1 if n else 5}.png"]}
@@ -65,6 +74,13 @@ def block(kind, folder, url):
         "server": {"judge": f"{url}/shapes-rater", "min_rating_mass": 0.2},
         "function": {"kind": "function", "function": "tests.test_one_block:words_of_the_text"},
         "tifa": {"kind": "tifa", "judge": "shapes-vqa", "soft": True, "questions": str(folder / "questions.sqlite")},
+        "vqascore": {"kind": "vqascore", "judge": "shapes-vqa"},
+        "vqascore_geneval2": {"kind": "vqascore", "judge": f"{url}/shapes-vqa", "wording": "geneval2"},
+        "rubric": {"kind": "rubric", "judge": "shapes-vqa", "soft": True, "weighting": "harmonic"},
+        "tifa_mass": {
+            "kind": "tifa", "judge": f"{url}/shapes-vqa", "soft": "mass", "aggregate": "geometric",
+            "questions": str(folder / "questions.sqlite"),
+        },
         "tifa_server": {
             "kind": "tifa", "judge": f"{url}/shapes-vqa", "answer": "choices",
             "questions": str(folder / "questions.sqlite"),
@@ -72,7 +88,9 @@ def block(kind, folder, url):
     }[kind]  # fmt: skip
 
 
-KINDS = ["harmonic", "server", "function", "tifa", "tifa_server"]
+KINDS = [
+    "harmonic", "server", "function", "tifa", "tifa_server", "tifa_mass", "vqascore", "vqascore_geneval2", "rubric",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,8 +121,8 @@ def test_commands_print_what_python_computes(kind, world, tmp_path):
     config = tmp_path / "block.yaml"
     config.write_text(yaml.safe_dump({"reward": given}))
     pictures = [str(folder / f"{number}.png") for number in range(len(texts))]
-    expected = build_reward(load_config(RewardSettings, config, block="reward")).score(pictures, texts)
-
+    reward = build_reward(load_config(RewardSettings, config, block="reward"))
+    expected = reward.score(pictures, texts, rubric=[CHECKLISTS[n % 2] for n in range(len(texts))])
     scored = tmp_path / "scores.jsonl"
     run("score", "reward", folder / "rows.jsonl", "--config", config, "--out", scored)
     rows = [json.loads(line) for line in scored.read_text().splitlines()]
@@ -112,7 +130,7 @@ def test_commands_print_what_python_computes(kind, world, tmp_path):
     assert [found[n] for n in range(len(texts))] == pytest.approx(expected.overall.tolist(), abs=1e-6)
 
     job = tmp_path / "job"
-    source = "pictures.jsonl" if kind.startswith("tifa") else "rows.jsonl"
+    source = "pictures.jsonl" if kind.startswith(("tifa", "vqascore")) else "rows.jsonl"
     run("rerank", folder / source, "--config", config, "--out", job)
     ranked = [json.loads(line) for line in (job / "ranked.jsonl").read_text().splitlines()]
     first = {row["id"]: next(c["overall"] for c in row["candidates"] if c["index"] == 0) for row in ranked}

@@ -23,6 +23,17 @@ def judged_kind(settings: RewardSettings) -> str | None:
     return next((kind for kind in sorted(kinds - {None}, key=str)), None)
 
 
+def checklist_columns(settings: RewardSettings) -> list[list[str]]:
+    """The columns from which rubrics take each row's checklist, a group a column.
+
+    Example:
+        >>> checklist_columns(RewardSettings(kind="rubric", judge="shapes-vqa", column="checks"))
+        [['checks']]
+    """
+    rewards = (settings, *settings.rewards)
+    return [[reward.column] for reward in rewards if reward.kind == "rubric" and reward.items is None]
+
+
 def refuse_memory(settings: RewardSettings) -> None:
     """Refuse a reward whose score of a row depends on the rows before or beside it.
 

@@ -12,7 +12,7 @@ from rewards.errors import InputError
 from rewards.jobs import cells
 from rewards.jobs.guarded import Guarded
 from rewards.jobs.index import IndexedItem
-from rewards.jobs.rewards import described, judged_kind, refuse_memory
+from rewards.jobs.rewards import checklist_columns, described, judged_kind, refuse_memory
 from rewards.jobs.sources import Row, Source
 from rewards.jobs.task import Line, Task, Worker
 from rewards.reward import Reward
@@ -92,7 +92,7 @@ class ScoreTask(Task):
 
     def check(self, source: Source) -> None:
         """See :meth:`Task.check`: the columns are there, and every prompt has questions."""
-        source.check_columns([self.chosen.image_column], [self.chosen.text])
+        source.check_columns([self.chosen.image_column], [self.chosen.text], *checklist_columns(self.chosen.reward))
         if self.chosen.reward.kind == "tifa" and self.chosen.reward.questions is not None:
             from rewards.tifa.store.store import QuestionStore
 

@@ -21,7 +21,7 @@ _CANNOT: Mapping[Ability, str] = {
     "rate_after": "cannot go on from words that are put into its mouth; load a vision-language model",
     "answer": "cannot answer questions; load a VQA or vision-language model",
     "choose": "cannot choose among answers; load a VQA or vision-language model",
-    "mass": "does not tell how probable an answer is among all; load a VQA or vision-language model in this process",
+    "mass": "does not tell how probable an answer is among all; load a VQA or vision-language model",
     "explain": "cannot explain a rating; load a vision-language model",
     "choose_with_grad": "gives no gradient to the pixels; load BLIP, or use a method without the reward's gradient",
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 from rewards.build import build_reward, judge_devices
 from rewards.jobs.index import IndexedItem
 from rewards.jobs.job import Job, plan_job, refuse_other_work, start_job
-from rewards.jobs.rewards import described
+from rewards.jobs.rewards import checklist_columns, described
 from rewards.jobs.sources import Source
 from rewards.jobs.task import Task, Worker
 from rewards.rerank.rows import Parsed, parse_rows
@@ -47,7 +47,9 @@ class RerankTask(Task):
     def check(self, source: Source) -> None:
         """See :meth:`Task.check`."""
         names = [self.chosen.columns.get(name, name) for name in ("candidates", "candidate", "folder")]
-        source.check_columns(names, *([[self.key]] if self.grouped else []))
+        rewards = [reward for reward in (self.chosen.reward, self.chosen.audit) if reward is not None]
+        checklists = [group for reward in rewards for group in checklist_columns(reward)]
+        source.check_columns(names, *([[self.key]] if self.grouped else []), *checklists)
 
     def start(self, device: str | None = None) -> Worker:
         """See :meth:`Task.start`."""

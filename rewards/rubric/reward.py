@@ -121,6 +121,21 @@ class Rubric(Reward):
         stated.weighting = "stated"
         return stated
 
+    def check_columns(self, columns: Mapping[str, Sequence[object]]) -> None:
+        """See :meth:`rewards.reward.Reward.check_columns`: every row has a checklist."""
+        if self.items is not None:
+            return
+        if self.column not in columns:
+            raise InputError(
+                f"{self.__name__} has no items of its own and there is no column {self.column!r}; the columns are "
+                f"{', '.join(columns)}"
+            )
+        for row, cell in enumerate(columns[self.column]):
+            try:
+                read_items(cell)
+            except InputError as error:
+                raise InputError(f"row {row}, column {self.column!r}: {error}") from error
+
     def score(
         self,
         images: Sequence[object],

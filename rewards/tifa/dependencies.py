@@ -51,7 +51,7 @@ def parse_dependency(cell: str) -> ParsedDependency:
         >>> parse_dependency("0").parents
         ()
     """
-    parts = [part.strip() for part in str(cell).split(",")]
+    parts = [part.strip().removesuffix(".0") for part in str(cell).split(",")]  # "3.0": a table that was read as floats
     numbers = [int(part) for part in parts if part.isdecimal() and part != NO_PARENT]
     unreadable = tuple(part for part in parts if part and not part.isdecimal())
     return ParsedDependency(tuple(dict.fromkeys(number for number in numbers if number)), unreadable)

@@ -8,11 +8,14 @@ import yaml
 from typer.testing import CliRunner
 
 from rewards.build import RewardSettings
+from rewards.cli.app import app as whole_app
 from rewards.errors import InputError
 from rewards.jobs.job import run_local
+from rewards.judges.loading import load_judge
 from rewards.rerank.outputs import OutputSettings, write_outputs
 from rewards.rerank.settings import RerankSettings
 from rewards.rerank.task import start_rerank
+from rewards.tifa.vqascore import VQAScore
 
 from .functions import picture, read_lines, write_lines, write_texts
 
@@ -152,6 +155,25 @@ def test_best_of_n_command_takes_an_engine(tmp_path):
     result = CliRunner().invoke(app, [*words, *reward, "--out", str(tmp_path / "run"), "--engine", "local"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["candidates"] == 4
+
+
+@pytest.mark.parametrize("wording", ["vqascore", "geneval2"])
+def test_best_of_n_pictures_by_vqascore(tmp_path, wording):
+    words = ["generate.kind=pictures", "generate.n=3", "generate.limit=2", "generate.num_inference_steps=2"]
+    reward = ["rerank.reward.kind=vqascore", "rerank.reward.judge=shapes-vqa", f"rerank.reward.wording={wording}"]
+    audit = ["rerank.audit.kind=tifa", "rerank.audit.judge=shapes-oracle", "rerank.audit.sentence_model=null"]
+    arguments = ["best-of-n", "--prompts", "shapes", *words, *reward, *audit, "--out", str(tmp_path / "run")]
+    result = CliRunner().invoke(whole_app, arguments)
+    assert result.exit_code == 0, result.output
+    ranked = read_lines(tmp_path / "run" / "ranking" / "ranked.jsonl")
+    assert [len(row["candidates"]) for row in ranked] == [3, 3]
+    vqascore = VQAScore(load_judge("shapes-vqa"), wording)
+    for row in ranked:
+        scores = [candidate["overall"] for candidate in row["candidates"]]
+        assert scores == sorted(scores, reverse=True) and len(set(scores)) == 3 and 0 < min(scores) <= max(scores) < 1
+        pictures = [candidate["candidate"] for candidate in row["candidates"]]
+        found = vqascore.score(pictures, [row["prompt"]] * 3).overall.tolist()
+        assert found == pytest.approx(scores, abs=1e-6)
 
 
 def test_the_shapes_world_is_chosen_by_name_only(tmp_path, app):

@@ -67,6 +67,8 @@ def test_a_parent_without_an_answer_leaves_its_children_open_unless_another_pare
         ("3", (3,), ()),
         (" 1, 2 ", (1, 2), ()),
         ("2,2", (2,), ()),
+        ("0.0", (), ()),
+        ("3.0", (3,), ()),
         ("0,4", (4,), ()),
         ("5, right", (5,), ("right",)),
         ("1, baseball bat", (1,), ("baseball bat",)),

@@ -14,6 +14,7 @@ from PIL import Image
 from rewards.errors import InputError
 from rewards.judges.base import Judge, UnsupportedAbility
 from rewards.judges.loading import load_judge
+from rewards.shapes.oracle import Oracle
 from rewards.tifa.matching import AnswerMatcher
 from rewards.tifa.questions.question import Question
 from rewards.tifa.reward import TIFA
@@ -21,6 +22,7 @@ from rewards.tifa.store.store import QuestionStore
 from rewards.tifa.surface_forms import surface_forms
 from tests import tiny_models
 from tests.judges.decoders.test_mass import summed, whole_vocabulary
+from tests.judges.decoders.test_shared_prefix import counted
 
 Ask = Callable[..., Question]
 EXACT = AnswerMatcher(sentence_model=None)
@@ -91,6 +93,41 @@ def test_soft_tifa_equals_the_whole_vocabulary(kind: str, store: QuestionStore, 
     assert scores.overall.item() == pytest.approx(fmean(expected), abs=1e-6)
     geometric = TIFA(judge, store, soft="mass", aggregate="geometric").score([image], ["s_1"])
     assert geometric.overall.item() == pytest.approx(geometric_mean(expected), abs=1e-6)
+    vision, language = counted(judge, lambda: TIFA(judge, store, soft="mass").score([image], ["s_1"]))
+    assert len(vision) == len(language) == 1  # one picture, one prefix for all of its questions
+
+
+def test_soft_tifa_of_an_answerer_is_the_probability_of_the_whole_answer(
+    store: QuestionStore, ask: Ask, tmp_path
+) -> None:
+    """BLIP by its own forward pass over the whole vocabulary, float64: the answer's words, then the end."""
+    judge = load_judge(tiny_models.save("blip", tmp_path / "blip"))
+    store.add([ask("is it red?", (), "Yes"), ask("how many circle?", (), "two")])
+    image = tiny_models.picture(3, (60, 44))
+    expected = [
+        sum(whole_answer(judge, image, text, spelled) for spelled in spellings)
+        for text, spellings in (("is it red?", ["yes"]), ("how many circle?", ["two", "2"]))
+    ]
+    scores = TIFA(judge, store, soft="mass").score([image], ["s_1"])
+    assert [row.score for row in scores.answers] == pytest.approx(expected, abs=1e-6) and min(expected) > 0
+
+
+def whole_answer(judge: Any, image: Image.Image, question: str, answer: str) -> float:
+    inputs = judge.processor(images=image, text=question, return_tensors="pt")
+    said = judge.processor.tokenizer(answer, add_special_tokens=False)["input_ids"]
+    model = judge.model
+    with torch.no_grad():
+        seen = model.vision_model(inputs["pixel_values"])[0]
+        read = model.text_encoder(
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], encoder_hidden_states=seen
+        )[0]
+        told = torch.tensor([[model.decoder_start_token_id, *said]])
+        logits = model.text_decoder(
+            input_ids=told, encoder_hidden_states=read, encoder_attention_mask=inputs["attention_mask"]
+        ).logits[0]
+    logs = logits.double().log_softmax(-1)
+    wanted = [*said, judge.processor.tokenizer.sep_token_id]
+    return math.exp(sum(float(logs[at, token]) for at, token in enumerate(wanted)))
 
 
 @pytest.mark.parametrize(
@@ -168,6 +205,18 @@ def test_dependencies_lower_exactly_what_they_should(
     assert TIFA(judge, store, matcher=EXACT).score([RED], ["s_1"]).overall.item() == pytest.approx(sum(raw) / 4)
 
 
+@pytest.mark.parametrize("dependencies", ["hard", "soft"])
+def test_a_parent_that_was_not_answered_leaves_its_children_open(
+    dependencies: str, store: QuestionStore, ask: Ask, recorded
+) -> None:
+    add_family(store, ask)
+    judge = recorded({"a?": None, "b?": "yes", "c?": "yes", "d?": "yes"})
+    scores = TIFA(judge, store, matcher=EXACT, dependencies=dependencies).score([RED], ["s_1"])
+    assert [math.isnan(row.score) for row in scores.answers] == [True, True, False, True]
+    assert scores.answers[2].score == 1  # c needs b, whose own answer is right
+    assert scores.overall.isnan().all() and scores.reasons == ["the judge could not answer 'a?'"]
+
+
 def add_family(store: QuestionStore, ask: Ask) -> None:
     store.add([
         ask("a?", element_type="entity.whole"),
@@ -218,5 +267,6 @@ def test_bad_options(options: dict[str, Any], reason: str, store: QuestionStore,
 
 
 def test_a_judge_without_the_ability_is_refused_at_once(store: QuestionStore, recorded) -> None:
-    with pytest.raises(UnsupportedAbility, match="how probable"):
-        TIFA(recorded({}), store, soft="mass")
+    for judge in (recorded({}), Oracle()):  # the oracle answers, in words that have no probability
+        with pytest.raises(UnsupportedAbility, match=r"how probable an answer is among all; load a .* model$"):
+            TIFA(judge, store, soft="mass")

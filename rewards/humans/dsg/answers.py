@@ -112,7 +112,12 @@ def read_answers(path: str | Path) -> Answers:
     if columns is None:
         raise InputError(f"{path} holds no rows")
     answers = {key: tuple(rows) for key, rows in pictures.items()}
-    return Answers(answers, columns["probability"] is not None, columns["parents"] is not None, _oddities(answers))
+    return Answers(
+        answers,
+        columns["probability"] is not None,
+        columns["parents"] is not None,
+        _oddities(answers, columns["gold"] is not None),
+    )
 
 
 def read_ratings(path: str | Path) -> dict[PictureKey, tuple[int, ...]]:
@@ -185,30 +190,35 @@ def _plain(answer: str) -> str:
     return answer.strip().removesuffix(".").strip().lower()
 
 
-def _oddities(pictures: dict[PictureKey, tuple[Answered, ...]]) -> list[str]:
+def _oddities(pictures: dict[PictureKey, tuple[Answered, ...]], has_gold: bool) -> list[str]:
     """Unreadable and unknown parents by row, answers that are neither yes nor no, and questions that lack a row."""
-    notes = []
+    notes, unknown = [], []
     rows = [(key, question) for key, questions in pictures.items() for question in questions]
     for key, question in rows:
         known = {other.id for other in pictures[key]}
         name = f"line {question.line}: question {question.id} about {key.prompt} by {key.generator}"
         for part in question.unreadable:
             notes.append(f"{name} depends on {part!r}, which is no question number")
-        for parent in question.parents:
-            if parent not in known:
-                notes.append(f"{name} depends on {parent}, which has no row")
+        unknown += [f"{name} depends on {parent}" for parent in question.parents if parent not in known]
+    if unknown:
+        notes.append(f"{len(unknown)} parents have no row, and lower nothing: {listed(unknown)}")
     asked: dict[str, set[int]] = {}
     for key, question in rows:
         asked.setdefault(key.prompt, set()).add(question.id)
-    for key, questions in pictures.items():
-        if lacking := sorted(asked[key.prompt] - {question.id for question in questions}):
-            notes.append(f"{key.prompt} by {key.generator} has no row for question {listed(lacking)}")
+    lacking = [
+        f"question {id_} about {key.prompt} by {key.generator}"
+        for key, questions in pictures.items()
+        for id_ in sorted(asked[key.prompt] - {question.id for question in questions})
+    ]
+    if lacking:
+        notes.append(f"{len(lacking)} rows are missing, and their questions left out: {listed(lacking)}")
+    unless = "" if has_gold else "; without a column gold, yes is right"
     empty = sum(not question.answer.strip() for _, question in rows)
     odd = sum(_plain(q.answer) not in ("yes", "no", "") and _plain(q.gold) in ("yes", "no") for _, q in rows)
     loose = sum(question.right == 1 and not question.exactly_right for _, question in rows)
     for count, what in (
         (empty, "have no answer"),
-        (odd, "are neither yes nor no, and so not right"),
+        (odd, f"are neither yes nor no, and so not right{unless}"),
         (loose, "are right but for case, blanks or a final stop (the released script counts them wrong)"),
     ):
         if count:

@@ -175,6 +175,12 @@ def _gaps(answers: Answers, ratings: Mapping[PictureKey, tuple[int, ...]]) -> li
     notes = []
     if lacking := [f"{key.prompt} by {key.generator}" for key in ratings if key not in answers.pictures]:
         notes.append(f"{len(lacking)} rated pictures have no answers: {listed(lacking)}")
+    answered = [answers.pictures[key] for key in ratings if key in answers.pictures]
+    if open_ := sum(any(math.isnan(question.right) for question in questions) for questions in answered):
+        notes.append(
+            f"{open_} rated pictures have a question without an answer and are left out (as the released script reads "
+            "them, it is wrong)"
+        )
     if unrated := sum(key not in ratings for key in answers.pictures):
         notes.append(f"{unrated} answered pictures have no ratings and are left out")
     if not answers.has_dependencies:

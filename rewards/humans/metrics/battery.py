@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from rewards.errors import InputError
 from rewards.humans.metrics.base import MetricScores, TextItem, missing_pictures, scattered
@@ -18,6 +19,8 @@ DEFAULT_GAMMA = 0.75
 HARMONIC = "HarmonicEval"
 WITHOUT_CRITERIA = "w/o criterion-wise scoring"
 WITHOUT_WEIGHTS = "w/o harmonic weighting"
+VQASCORES = {"VQAScore": "vqascore", "VQAScore, GenEval 2's words": "geneval2"}
+"""VQAScore by its two released wordings."""
 
 
 def gamma_name(gamma: float) -> str:
@@ -79,13 +82,20 @@ class Battery:
         if own and task not in own:
             self._note(f"judge {judge.name} has prompts of its own for {', '.join(own)} only; they serve all tasks")
         scores: dict[str, MetricScores] = {}
-        for name, metric in (("FLEUR", fleur_scores), ("VQAScore", vqascores)):
-            if name == "VQAScore" and (task != "captioning" or own):
-                continue  # it asks whether a text describes the picture, and in words that a trained rater never met
+        run: dict[str, Callable[[Judge, Sequence[TextItem]], MetricScores]] = {"FLEUR": fleur_scores}
+        if task == "captioning" and not own:
+            # VQAScore asks whether a text describes the picture, and in words that a trained rater never met.
+            run |= {name: partial(vqascores, wording=wording) for name, wording in VQASCORES.items()}
+        for name, metric in run.items():
             try:
                 scores[name] = metric(judge, items)
             except UnsupportedAbility as error:
                 self._note(f"{name} left out: {error}")
+        if "rate" not in judge.abilities:
+            if not scores:
+                judge.require("rate")
+            self._note(f"{HARMONIC} and the overall prompt left out: judge {judge.name} cannot rate")
+            return scores
         scores[WITHOUT_CRITERIA] = OverallJudge(judge, short_overall_prompt() if short is not None else None)(items)
         if short is not None:
             self._note(f"{WITHOUT_CRITERIA}: judge {judge.name} was never trained on a prompt for all criteria at once")
@@ -102,7 +112,7 @@ def fleur_scores(judge: Judge, items: Sequence[TextItem]) -> MetricScores:
     return FLEUR(judge)(items)
 
 
-def vqascores(judge: Judge, items: Sequence[TextItem]) -> MetricScores:
-    """VQAScore (t2v_metrics' wording) of n captions by a judge that tells how probable an answer is."""
-    scores = VQAScore(judge).score([item.image for item in items], [item.text for item in items])
+def vqascores(judge: Judge, items: Sequence[TextItem], wording: str = "vqascore") -> MetricScores:
+    """VQAScore of n captions, in one of its wordings, by a judge that tells how probable an answer is."""
+    scores = VQAScore(judge, wording).score([item.image for item in items], [item.text for item in items])
     return MetricScores(scores.overall.double().numpy())

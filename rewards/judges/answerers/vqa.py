@@ -12,7 +12,7 @@ from transformers import ViltForQuestionAnswering
 
 from rewards.errors import InputError
 from rewards.images import Picture
-from rewards.judges.base import check_choices, check_rows
+from rewards.judges.base import UnsupportedAbility, check_choices, check_rows
 from rewards.judges.local import LocalJudge
 from rewards.judges.pictures import pictures_of_rows
 from rewards.judges.prompting import PlainText
@@ -73,7 +73,11 @@ class VQAJudge(LocalJudge):
 
     def _distinct(self, spelled: Sequence[str]) -> Iterable[str]:
         """One spelling of each that the tokenizer tells apart: "Yes" and "yes" are one answer to an uncased model."""
-        return {tuple(self.tokenizer(form.strip())["input_ids"]): form.strip() for form in reversed(spelled)}.values()
+        ids = {tuple(self.tokenizer(form.strip())["input_ids"]): form.strip() for form in reversed(spelled)}
+        known = [form for found, form in ids.items() if self.tokenizer.unk_token_id not in found]
+        if not known:
+            raise UnsupportedAbility(f"none of {list(spelled)} is an answer in the words of judge {self.name!r}")
+        return known
 
     def choose(
         self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]
@@ -222,6 +226,10 @@ class ViltJudge(VQAJudge):
             found = [ids.get(choice.strip().lower()) for choice in offered]
             scores.append(torch.tensor([-torch.inf if at is None else float(row[at]) for at in found]))
         return scores
+
+    def _distinct(self, spelled: Sequence[str]) -> Iterable[str]:
+        """The classifier's answers know no case."""
+        return {form.strip().lower(): None for form in spelled}
 
     @torch.no_grad()
     def _log_probs(self, asked: Asked) -> torch.Tensor:

@@ -176,7 +176,7 @@ class VLMJudge(LocalJudge):
         masses = torch.full((len(prompts),), torch.nan)
         for place, (read, prompt, ids) in enumerate(zip(self._read(images, asked), prompts, tokens)):
             if not isinstance(read, Abstained):
-                masses[place] = read[-1, wanted[prompt][ids]].exp()
+                masses[place] = read[-1, wanted[prompt][ids]].exp().clamp(max=1.0)
         return masses
 
     def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:

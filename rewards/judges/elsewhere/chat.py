@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,14 @@ from rewards.judges.base import (
     check_rows,
     well_formed,
 )
-from rewards.judges.elsewhere.first_token import Listed, begins_whole, lettered, may_be_split, read_listed
+from rewards.judges.elsewhere.first_token import (
+    Listed,
+    begins_whole,
+    lettered,
+    may_be_split,
+    read_listed,
+    read_mass,
+)
 from rewards.judges.elsewhere.http import Answer, Budget, Connection, GaveUp
 from rewards.judges.elsewhere.said import read_answer
 from rewards.judges.pictures import pictures_of_rows
@@ -186,6 +194,19 @@ class ChatJudge(Judge):
             for row, offered in zip(rows, choices)
         ]
 
+    def mass(self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]) -> torch.Tensor:
+        """Probability that the answer begins as one of some texts, as far as the server lists its first token.
+
+        The listed spellings are summed: a lower bound, which lacks `most_unknown` at most; a row that may lack more
+        abstains (:func:`rewards.judges.elsewhere.first_token.read_mass`). See
+        :meth:`rewards.judges.base.Judge.mass`.
+        """
+        images = check_rows(images, prompts, "prompt")
+        check_choices(prompts, forms)
+        reads = [partial(read_mass, forms=tuple(spelled), most_unknown=self.most_unknown) for spelled in forms]
+        rows = self._ask(images, prompts, _FIRST_TOKEN, reads)
+        return torch.tensor([row if isinstance(row, float) else math.nan for row in rows])
+
     def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """Why each prompt was given its rating; see :meth:`rewards.judges.decoders.vlm.VLMJudge.explain`."""
         images = check_rows(images, prompts, "prompt")
@@ -216,7 +237,7 @@ class ChatJudge(Judge):
                 turn: Turn = {"role": "user", "content": f"Write the number {word} and nothing else."}
                 body: Turn = {"model": self.name, "messages": [turn], "temperature": 0.0, **_FIRST_TOKEN}
                 self._connection.begin()
-                whole = self._one(body, LONGEST_ANSWER, partial(begins_whole, word=word))
+                whole = _use(self._one(body, LONGEST_ANSWER), partial(begins_whole, word=word))
                 if isinstance(whole, Exception):
                     return GaveUp(f"whether the server writes {word!r} as one token is not known: {whole}")
                 if not whole:
@@ -237,7 +258,7 @@ class ChatJudge(Judge):
     ) -> list[Result | Exception]:
         """What its `read` makes of each row's answer, or why there is none. Equal rows are sent once."""
         self._connection.begin()
-        sent: dict[tuple[str, ...], Future[Result | Exception]] = {}
+        sent: dict[tuple[str, ...], Future[Answer | Exception]] = {}
         encoded: dict[str, str] = {}
         keys: list[tuple[str, ...] | Exception] = []
         for index, (pictures, prompt) in enumerate(zip(pictures_of_rows(images, keep_tensors=False), prompts)):
@@ -252,24 +273,22 @@ class ChatJudge(Judge):
             if key not in sent:
                 body = self._body([encoded[one.key] for one in pictures], prompt, turns, options)
                 tokens = len(prompt) // 4 + TOKENS_A_PICTURE * len(pictures) + LONGEST_ANSWER
-                sent[key] = self._pool.submit(self._one, body, tokens, reads[index])
+                sent[key] = self._pool.submit(self._one, body, tokens)
             keys.append(key)
-        results = [key if isinstance(key, Exception) else sent[key].result() for key in keys]
+        answers = [key if isinstance(key, Exception) else sent[key].result() for key in keys]
+        results = [_use(answer, read) for answer, read in zip(answers, reads)]
         for index, result in enumerate(results):
             if isinstance(result, Exception):
                 logger.warning("judge %s abstains on row %d: %s", self.name, index, result)
         return results
 
-    def _one(self, body: Mapping[str, Json], tokens: int, read: Callable[[Answer], Result]) -> Result | Exception:
+    def _one(self, body: Mapping[str, Json], tokens: int) -> Answer | Exception:
         try:
             answer = self._connection.post("/chat/completions", body, self._budget, tokens)
-            self._count(answer.get("usage"))
-            return read(answer)
         except GaveUp as error:
             return error
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            # JSON of another shape, or numbers that no float holds.
-            return GaveUp(f"the server's answer cannot be used: {type(error).__name__}: {error}")
+        self._count(answer.get("usage"))
+        return answer
 
     def _count(self, usage: object) -> None:
         if isinstance(usage, dict):
@@ -302,3 +321,16 @@ class ChatJudge(Judge):
 
 def _reader(words: Sequence[str], most_unknown: float, what: str) -> Callable[[Answer], Listed]:
     return lambda answer: read_listed(answer, words, most_unknown, what)
+
+
+def _use(answer: Answer | Exception, read: Callable[[Answer], Result]) -> Result | Exception:
+    """What `read` makes of an answer, or why there is nothing to be read."""
+    if isinstance(answer, Exception):
+        return answer
+    try:
+        return read(answer)
+    except GaveUp as error:
+        return error
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        # JSON of another shape, or numbers that no float holds.
+        return GaveUp(f"the server's answer cannot be used: {type(error).__name__}: {error}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
@@ -62,6 +63,7 @@ class RemoteJudge(Judge):
         entry = self._describe(url)
         self.name, self.revision, self.prompts = entry["name"], entry["identity"].get("revision"), entry["prompts"]
         self._identity: dict[str, Json] = entry["identity"]
+        self.one_word = str(entry.get("one_word", self.one_word))
         told = entry.get("abilities")
         self._abilities = super().abilities & frozenset(told) if isinstance(told, list) else super().abilities
 
@@ -119,6 +121,16 @@ class RemoteJudge(Judge):
         ]
         rows = self._call("choose", images, texts, {})
         return [_scores(row, len(offered)) for row, offered in zip(rows, choices)]
+
+    def mass(self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]) -> torch.Tensor:
+        """Probability that the answer begins as one of some texts; NaN where a row could not be judged."""
+        images = check_rows(images, prompts, "prompt")
+        check_choices(prompts, forms)
+        texts: list[dict[str, Json]] = [
+            {"prompt": well_formed(prompt), "choices": [well_formed(form) for form in spelled]}
+            for prompt, spelled in zip(prompts, forms)
+        ]
+        return torch.tensor([_mass(row) for row in self._call("mass", images, texts, {})])
 
     def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """Why each prompt was given its rating; see :meth:`rewards.judges.decoders.vlm.VLMJudge.explain`."""
@@ -227,6 +239,13 @@ def _scores(row: Answer | Exception, count: int) -> torch.Tensor:
         scores = read_numbers([])
     usable = len(scores) == count and not bool((scores > 1e-3).any())  # log-probabilities
     return scores if usable else torch.full((count,), torch.nan)
+
+
+def _mass(row: Answer | Exception) -> float:
+    value = None if isinstance(row, Exception) else row.get("mass")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1 + 1e-3:
+        return math.nan
+    return min(float(value), 1.0)
 
 
 def _parts(

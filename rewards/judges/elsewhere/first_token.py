@@ -72,25 +72,9 @@ def read_listed(answer: Answer, words: Sequence[str], most_unknown: float, what:
         >>> [round(p, 2) for p in read_listed(answer, ("3", "4", "5"), 0.05, "ratings").probabilities]
         [0.0, 0.75, 0.25]
     """
-    check_spoken(answer["choices"][0])
-    entries = [
-        (str(entry["token"]), float(entry["logprob"]))
-        for entry in answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-    ]
-    listed = [(token, logprob) for token, logprob in entries if not logprob <= SENTINEL]
-    found = dict.fromkeys(words, 0.0)
-    for token, count in Counter(token for token, _ in listed).items():
-        if count > 1 and token.strip() in found:
-            raise GaveUp(f"the server lists the token {token!r} {count} times: its probability cannot be told")
-    total = 0.0
-    for token, logprob in listed:
-        if not logprob <= MOST_TOTAL - 1:  # NaN too
-            raise GaveUp(f"the server's answer holds a log-probability of {logprob}")
-        total += math.exp(logprob)
-        if token.strip() in found:
-            found[token.strip()] += math.exp(logprob)
-    if total > MOST_TOTAL:
-        raise GaveUp(f"the server's probabilities add up to {total:.4g}")
+    listed = _listed(answer, words)
+    total = sum(math.exp(logprob) for _, logprob in listed)
+    found = {word: sum(math.exp(p) for token, p in listed if token.strip() == word) for word in words}
     present = {token.strip() for token, _ in listed} & set(words)
     if not present:
         raise GaveUp(f"none of the {what} {list(words)} is among the server's {len(listed)} likeliest tokens")
@@ -100,6 +84,69 @@ def read_listed(answer: Answer, words: Sequence[str], most_unknown: float, what:
     if unknown > most_unknown:
         raise GaveUp(f"up to {unknown:.2f} of the probability may be on {what} that the server did not list")
     return Listed([found[word] for word in words], unseen)
+
+
+def read_mass(answer: Answer, forms: Sequence[str], most_unknown: float) -> float:
+    """Probability that the answer begins as one of some texts, by the first token's list of log-probabilities.
+
+    The listed tokens that are one of the texts, to the letter, are summed: a lower bound. What it may lack are texts
+    outside the list (each at most as probable as the last one listed, together at most what the list leaves) and
+    listed tokens with which a text may go on in several ("sev" of "seven").
+
+    Args:
+        answer: What the server answered.
+        forms: The spellings of one answer.
+        most_unknown: Most that the sum may lack.
+
+    Raises:
+        GaveUp: It may lack more; or as for :func:`read_listed`.
+
+    Example:
+        >>> listed = [{"token": "Yes", "logprob": math.log(0.75)}, {"token": "No", "logprob": math.log(0.25)}]
+        >>> answer = {"choices": [{"message": {}, "logprobs": {"content": [{"top_logprobs": listed}]}}]}
+        >>> round(read_mass(answer, ("Yes", "yes"), 0.05), 2)
+        0.75
+    """
+    listed = _listed(answer, forms)
+    probabilities = {token: math.exp(logprob) for token, logprob in listed}
+    hidden = set(forms) - set(probabilities)
+    unseen = max(0.0, 1 - sum(math.exp(logprob) for _, logprob in listed))
+    smallest = min(probabilities.values(), default=1.0)
+    split = sum(
+        probability
+        for token, probability in probabilities.items()
+        if token.strip() and token not in forms and any(form.startswith(token) for form in hidden)
+    )
+    unknown = min(unseen, smallest * len(hidden)) + split
+    if unknown > most_unknown:
+        raise GaveUp(f"up to {unknown:.2f} of the probability may be on {list(forms)} beyond what the server listed")
+    return min(1.0, sum(probabilities.get(form, 0.0) for form in set(forms)))
+
+
+def _listed(answer: Answer, words: Sequence[str]) -> list[tuple[str, float]]:
+    """The tokens that may stand first in an answer, with their log-probabilities.
+
+    Raises:
+        GaveUp: The list contradicts itself, or the model did not begin with its answer.
+    """
+    check_spoken(answer["choices"][0])
+    entries = [
+        (str(entry["token"]), float(entry["logprob"]))
+        for entry in answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+    ]
+    listed = [(token, logprob) for token, logprob in entries if not logprob <= SENTINEL]
+    asked = {word.strip() for word in words}
+    for token, count in Counter(token for token, _ in listed).items():
+        if count > 1 and token.strip() in asked:
+            raise GaveUp(f"the server lists the token {token!r} {count} times: its probability cannot be told")
+    total = 0.0
+    for _, logprob in listed:
+        if not logprob <= MOST_TOTAL - 1:  # NaN too
+            raise GaveUp(f"the server's answer holds a log-probability of {logprob}")
+        total += math.exp(logprob)
+    if total > MOST_TOTAL:
+        raise GaveUp(f"the server's probabilities add up to {total:.4g}")
+    return listed
 
 
 def may_be_split(words: Sequence[str]) -> list[str]:

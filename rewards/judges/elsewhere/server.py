@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from typing import cast
 from urllib.parse import SplitResult, urlsplit
 
+import torch
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
@@ -42,7 +43,7 @@ from rewards.runs.files import Json
 
 logger = logging.getLogger(__name__)
 
-ABILITIES: tuple[Ability, ...] = ("rate", "answer", "choose", "explain")
+ABILITIES: tuple[Ability, ...] = ("rate", "answer", "choose", "mass", "explain")
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """The names under which this machine reaches itself."""
@@ -81,6 +82,7 @@ def build_app(
             "identity": judge.identity(),
             "prompts": judge.prompts,
             "abilities": sorted(judge.abilities.intersection(ABILITIES)),
+            "one_word": judge.one_word,
         }
         for name, judge in queues.items()
     }
@@ -216,6 +218,8 @@ def _written(found: Outcome) -> list[dict[str, Json]]:
             {"probabilities": write_numbers(row), "reason": why, "unseen": hidden}
             for row, why, hidden in zip(found.probabilities, reasons, unseen)
         ]
+    if isinstance(found, torch.Tensor):
+        return [{"mass": one} for one in write_numbers(found)]
     return [{"answer": one} if one is None or isinstance(one, str) else {"scores": write_numbers(one)} for one in found]
 
 
@@ -224,4 +228,4 @@ def _abstained(error: InputError, ability: Ability, body: Body, at: int) -> dict
         return {"probabilities": cast(Json, [None] * len(body.ratings)), "reason": str(error), "unseen": None}
     if ability == "choose":
         return {"scores": cast(Json, [None] * len(body.rows[at].choices)), "reason": str(error)}
-    return {"answer": None, "reason": str(error)}
+    return {"mass" if ability == "mass" else "answer": None, "reason": str(error)}

@@ -146,7 +146,18 @@ def _build(config: LanguageRunConfig, folder: RunFolder) -> _Parts:
     if len({audit.__name__ for audit in audits}) < len(audits):
         raise InputError(f"audits must have different names, got {[audit.__name__ for audit in audits]}; set name")
     train, held_out = (load_prompts(config.data, rows) for rows in (config.data.train, config.data.held_out))
+    for name, rows in (("train", train), ("held_out", held_out)):
+        _check_columns([reward, *audits] if name == "held_out" else [reward], rows, name)
     return _Parts(own, arguments, reward, audits, train, held_out)
+
+
+def _check_columns(rewards: Sequence[Reward], rows: Dataset, name: str) -> None:
+    columns = {column: rows[column] for column in rows.column_names if column not in ("image", "images")}
+    try:
+        for reward in rewards:
+            reward.check_columns(columns)
+    except InputError as error:
+        raise InputError(f"data.{name}: {error}") from error
 
 
 def _identity(config: LanguageRunConfig, parts: _Parts) -> dict[str, Json]:

@@ -46,10 +46,10 @@ def test_every_odd_cell_is_reported_with_its_line(tmp_path):
     answers = read_answers(write(tmp_path / "a.csv", HEADER + rows))
     assert answers.notes == [
         "line 3: question 2 about p by sd depends on 'outside', which is no question number",
-        "line 4: question 3 about p by sd depends on 9, which has no row",
-        "p by xl has no row for question 2",
+        "1 parents have no row, and lower nothing: line 4: question 3 about p by sd depends on 9",
+        "1 rows are missing, and their questions left out: question 2 about p by xl",
         "1 of 5 answers have no answer",
-        "1 of 5 answers are neither yes nor no, and so not right",
+        "1 of 5 answers are neither yes nor no, and so not right; without a column gold, yes is right",
         "1 of 5 answers are right but for case, blanks or a final stop (the released script counts them wrong)",
     ]
     first, _, third = answers.pictures[PictureKey("sd", "p")]

@@ -1,7 +1,9 @@
 """DSG against people: hand-made pictures, and the published figures from the released files."""
 
+import csv
 import json
 import math
+import random
 
 import pytest
 import scipy.stats
@@ -113,3 +115,85 @@ def test_the_table_names_every_variant():
     text = dsg_study(read_answers(answers), read_ratings(ratings), resamples=20).text()
     assert "Kendall tau-b" in text and "5 rated pictures have no answers: tifa160_134 by sd1dot1" in text
     assert "with dependencies minus without dependencies, Spearman: -0.001" in text
+
+
+def another_model(path, seed=0):
+    """mPLUG's and InstructBLIP's answers mixed into a file of a third model, written by somebody else.
+
+    Columns are renamed and in another order, rows shuffled, answers in capitals with blanks and stops; some rows and
+    some answers are missing.
+
+    Returns:
+        The file's rows as the released columns have them, the picture of every missing answer, and how many rows are
+        missing.
+    """
+    rng = random.Random(seed)
+    tables = []
+    for model in ("mplug", "instructblip"):
+        with shared_file(f"dsg/vqa_{model}_dsg.csv").open(encoding="utf-8", newline="") as file:
+            tables.append(list(csv.DictReader(file)))
+    rows = [rng.choice(pair) for pair in zip(*tables, strict=True)]
+    rows = [row for row in rows if row["dsg_prompt_split"] == "tifa160"]
+    kept = [row for row in rows if rng.random() > 0.01]
+    blank = set()
+    written = []
+    for row in kept:
+        answer = row["answer"].split("\n")[0][:40]
+        row["answer"] = answer
+        if rng.random() < 0.002:
+            row["answer"], said = "", " "
+            blank.add((row["t2i_model"], row["item_id"]))
+        else:
+            said = rng.choice([answer, answer.upper(), f" {answer.capitalize()}."])
+        number = f"{row['question_id']}.0" if rng.random() < 0.5 else row["question_id"]
+        written.append({
+            "vqa_model": "third", "answer": said, "dependency": row["dependency_id"], "proposition_id": number,
+            "item_id": row["item_id"], "generator": row["t2i_model"],
+        })  # fmt: skip
+    rng.shuffle(written)
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, list(written[0]))
+        writer.writeheader()
+        writer.writerows(written)
+    return kept, blank, len(rows) - len(kept)
+
+
+def replayed(rows, ratings, *, dependencies):
+    """DSG's rule written again: (scores, mean ratings) of the rated pictures, 0 where there are no answers."""
+    by_picture = {}
+    for row in rows:
+        by_picture.setdefault((row["t2i_model"], row["item_id"]), []).append(row)
+    scores, people = [], []
+    for key, given in ratings.items():
+        questions = by_picture.get((key.generator, key.prompt), [])
+        raw = {row["question_id"]: float(row["answer"].strip().lower() == "yes") for row in questions}
+        kept = [
+            0.0 if dependencies and any(raw.get(p.strip(), 1) == 0 for p in row["dependency_id"].split(","))
+            else raw[row["question_id"]] for row in questions
+        ]  # fmt: skip
+        scores.append(sum(kept) / len(kept) if kept else 0.0)
+        people.append(sum(given) / len(given))
+    return scores, people
+
+
+def test_a_third_model_in_another_hand_gives_the_figures_of_the_rule(tmp_path):
+    file = tmp_path / "third.csv"
+    rows, blank, missing = another_model(file)
+    path = shared_file("dsg/tifa160-likert-anns.csv")
+    arguments = ["dsg", str(file), "--ratings", str(path), "--resamples", "20", "--json"]
+    study = json.loads(CliRunner().invoke(app, arguments).stdout)
+    ratings = {key: given for key, given in read_ratings(path).items() if (key.generator, key.prompt) not in blank}
+    for variant, dependencies in ((WITH, True), (WITHOUT, False)):
+        scores, people = replayed(rows, ratings, dependencies=dependencies)
+        found = study["variants"][variant]
+        assert found["items"] == len(ratings) < 800
+        for name, expected in (
+            ("spearman", scipy.stats.spearmanr(scores, people).statistic),
+            ("kendall_tau_b", scipy.stats.kendalltau(scores, people).statistic),
+        ):
+            assert found["statistics"][name]["value"] == pytest.approx(expected, abs=1e-9), (variant, name)
+    notes = "\n".join(study["notes"])
+    assert f"{missing} rows are missing" in notes and "5 rated pictures have no answers" in notes
+    assert f"{len(blank)} rated pictures have a question without an answer and are left out" in notes
+    assert "have no answer\n" in notes and "are right but for case, blanks or a final stop" in notes
+    assert "answers are neither yes nor no, and so not right" in notes and len(study["notes"]) < 20

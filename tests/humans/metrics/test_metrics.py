@@ -129,9 +129,11 @@ def test_the_battery_runs_what_a_judge_can_do(tmp_path):
     chosen = items("a red circle", "blue")
     battery = Battery(judge)
     found = battery.score("captioning", chosen)
-    assert {"FLEUR", "VQAScore", "w/o criterion-wise scoring", "HarmonicEval"} <= set(found)
-    expected = VQAScore(judge).score([i.image for i in chosen], [i.text for i in chosen]).overall
-    assert found["VQAScore"].overall == pytest.approx(expected.numpy(), abs=1e-6)
+    assert {"FLEUR", "w/o criterion-wise scoring", "HarmonicEval"} <= set(found)
+    for name, wording in (("VQAScore", "vqascore"), ("VQAScore, GenEval 2's words", "geneval2")):
+        expected = VQAScore(judge, wording).score([i.image for i in chosen], [i.text for i in chosen]).overall
+        assert found[name].overall == pytest.approx(expected.numpy(), abs=1e-6)
+    assert found["VQAScore"].overall.tolist() != found["VQAScore, GenEval 2's words"].overall.tolist()
     assert any("reference-based metrics left out" in note for note in battery.notes)
     rater = Battery(load_judge("shapes-rater"))
     assert not {"FLEUR", "VQAScore"} & set(rater.score("captioning", chosen))

@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
+from rewards.build import RewardSettings, build_reward
 from rewards.cli.humans import app
 from rewards.errors import InputError
 from rewards.functions import FunctionReward
@@ -16,6 +18,7 @@ from rewards.humans.pairs.records import ResponsePair, describe_pairs, group_of,
 from rewards.humans.pairs.running import decide, missing_pictures
 from rewards.humans.pairs.study import PairStudy, compare_pairs
 from rewards.judges.base import Judge, Ratings
+from rewards.runs.config import load_config
 from tests.shared_data import shared_file
 
 
@@ -165,6 +168,36 @@ def test_the_command_compares_a_reward_and_a_judge(tmp_path):
     assert found["results"]["words"]["accuracy"]["hallucination"]["value"] == 0.5
     with pytest.raises(InputError, match="--method best"):
         CliRunner().invoke(app, [*arguments, "--method", "best"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "{kind: vqascore, judge: shapes-vqa}",
+        "{kind: vqascore, judge: shapes-vqa, wording: geneval2}",
+        '{kind: rubric, judge: shapes-vqa, soft: true, items: ["is there a red circle?"]}',
+    ],
+)
+def test_vqascore_and_a_rubric_as_preferences(tmp_path, block):
+    Image.new("RGB", (32, 32), "red").save(tmp_path / "p.png")
+    file = write(tmp_path / "data.json", [entry(response=["a red circle", "two blue squares"])])
+    (tmp_path / "own.yaml").write_text(f"reward: {block}\n")
+    arguments = [
+        "pairs",
+        str(file),
+        "--images",
+        str(tmp_path),
+        "--reward",
+        str(tmp_path / "own.yaml"),
+        "--resamples",
+        "5",
+    ]
+    found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["results"]["own"]
+    (pair,) = read_pairs(file, tmp_path)
+    reward = build_reward(load_config(RewardSettings, overrides=yaml.safe_load(block)))
+    first, second = reward.score([pair.image] * 2, list(pair.responses), inputs=[pair.query] * 2).overall.tolist()
+    assert first != second and found["abstained"] == 0
+    assert found["accuracy"]["hallucination"]["value"] == float((first > second) == (pair.better == 0))
 
 
 def count_words(completions, **columns):

@@ -13,6 +13,8 @@ from rewards.humans.metrics.base import MetricScores
 from rewards.humans.thumb.records import coco_references, read_thumb
 from rewards.humans.thumb.scoring import as_items, read_thumb_scores, word_counts
 from rewards.humans.thumb.study import ThumbStudy
+from rewards.judges.loading import load_judge
+from tests import tiny_models
 from tests.shared_data import shared_file
 
 
@@ -127,6 +129,26 @@ def test_the_command_runs_a_judge_where_pictures_are_and_counts_those_that_are_n
     assert found["overall"]["HarmonicEval"]["total"]["abstained"] == 2
     assert any(note.startswith("2 of 4 pictures are missing") for note in found["notes"])
     assert set(found["criteria"]["HarmonicEval"]) == {"P", "R", "Fl", "Con"}
+
+
+def test_a_judge_that_only_answers_has_both_vqascores(tmp_path):
+    from rewards.tifa.vqascore import VQAScore
+
+    pictures = [tmp_path / f"COCO_val2014_{number:012d}.jpg" for number in (1, 2, 3)]
+    for number, path in enumerate(pictures):
+        tiny_models.picture(number, (32, 32)).save(path)
+    rows = [line(name, n, f"{name} dog", P=float(n), R=2.0) for n in (1, 2, 3) for name in ("A", "B")]
+    file = write(tmp_path / "t.jsonl", rows)
+    arguments = ["thumb", str(file), "--judge", "shapes-vqa", "--images", str(tmp_path), "--resamples", "5", "--json"]
+    found = json.loads(CliRunner().invoke(app, arguments).stdout)
+    people = [caption.scores["total"] for caption in read_thumb(file)]
+    for name, wording in (("VQAScore", "vqascore"), ("VQAScore, GenEval 2's words", "geneval2")):
+        asked = [str(pictures[n]) for n in range(3) for _ in "AB"], [row["hyp"] for row in rows]
+        scores = VQAScore(load_judge("shapes-vqa"), wording).score(*asked).overall.tolist()
+        expected = scipy.stats.kendalltau(scores, people).statistic
+        statistics = found["overall"][name]["total"]["statistics"]
+        assert statistics["kendall_tau_b"]["value"] == pytest.approx(expected)
+    assert "HarmonicEval" not in found["overall"] and any("cannot rate" in note for note in found["notes"])
 
 
 def test_the_released_file():

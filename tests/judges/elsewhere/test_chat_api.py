@@ -14,6 +14,10 @@ from rewards.judges.elsewhere import http
 from rewards.judges.elsewhere.chat import ChatJudge
 from rewards.judges.elsewhere.http import Budget
 from rewards.judges.loading import load_judge
+from rewards.tifa.questions.question import Question
+from rewards.tifa.reward import TIFA
+from rewards.tifa.store.store import QuestionStore
+from rewards.tifa.vqascore import VQAScore
 from tests import tiny_models
 from tests.judges.elsewhere.chat_server import ChatServer, ok, ratings_answer
 
@@ -240,3 +244,60 @@ def test_equal_rows_are_sent_once_and_pictures_scaled(serve):
     judge.rate(pictures(1) * 5, ["rate"] * 5)
     assert len(server.requests) == 1
     assert server.requests[0]["messages"][0]["content"][0]["image_url"]["url"].startswith("data:image/png")
+
+
+YES = ["Yes", "yes", " Yes", " yes"]
+MASSES = {
+    # what the server lists -> the mass, or what the reason says
+    "both": ({"Yes": 0.6, " yes": 0.1, "No": 0.25, "no": 0.05}, 0.7),
+    "not this spelling": ({"Yes": 0.6, "YES": 0.3, "\nYes": 0.1}, 0.6),
+    "sure of no": ({"No": 0.99, " No": 0.005, "Not": 0.002}, 0.0),
+    "hiding": ({"No": 0.5, "The": 0.3}, "beyond what the server listed"),
+    "short": ({"No": 0.6}, "beyond what the server listed"),
+    "split": ({"No": 0.7, "Y": 0.3}, "beyond what the server listed"),
+    "nothing": ({}, "beyond what the server listed"),
+}
+
+
+@pytest.mark.parametrize("kind", MASSES)
+def test_the_mass_of_an_answer_is_what_is_listed_of_it_where_little_is_hidden(serve, kind, caplog):
+    listed, expected = MASSES[kind]
+    judge = judge_at(serve(lambda number, body: ok(ratings_answer(listed))))
+    found = judge.mass(pictures(1), ["Is it?"], [YES])
+    assert found.dtype == torch.float32
+    if isinstance(expected, str):
+        assert found.isnan().all() and expected in caplog.text
+    else:
+        assert found.tolist() == pytest.approx([expected], abs=1e-6)
+
+
+def test_one_answer_is_read_for_every_answer_that_is_asked_about(serve):
+    server = serve(lambda number, body: ok(ratings_answer({"two": 0.5, "2": 0.2, "one": 0.25, "Yes": 0.05})))
+    judge = judge_at(server)
+    image = pictures(1)[0]
+    found = judge.mass([image] * 3 + [b"nothing"], ["How many?"] * 4, [["two", "2"], ["one"], ["Yes"], ["Yes"]])
+    assert found[:3].tolist() == pytest.approx([0.7, 0.25, 0.05]) and found[3].isnan()
+    assert len(server.requests) == 1
+
+
+def test_soft_tifa_and_vqascore_by_a_server(serve, tmp_path):
+    said = {
+        "is it red? Answer in one word.": {"Yes": 0.8, "No": 0.2},
+        "how many? Answer in one word.": {"two": 0.5, "Three": 0.5},
+        'Does this figure show "a red circle"? Please answer yes or no.': {"Yes": 0.4, "yes": 0.3, "No": 0.3},
+        'Does this image show "a red circle"? Answer the question with Yes or No.': {"Yes": 0.4, "yes": 0.3, "No": 0.3},
+    }
+    judge = judge_at(serve(lambda number, body: ok(ratings_answer(said[asked(body)]))))
+    store = QuestionStore(tmp_path / "q.sqlite")
+    store.add([
+        Question("is it red?", (), "Yes", "red", "attribute", "a red circle"),
+        Question("how many?", (), "two", "", "count", "a red circle"),
+    ])  # fmt: skip
+    scores = TIFA(judge, store, soft="mass").score(pictures(1), ["a red circle"])
+    assert [row.score for row in scores.answers] == pytest.approx([0.8, 0.5])
+    geometric = TIFA(judge, store, soft="mass", aggregate="geometric").score(pictures(1), ["a red circle"])
+    assert geometric.overall.item() == pytest.approx(0.4**0.5)
+    for wording, expected in (("vqascore", 0.4), ("geneval2", 0.7)):  # t2v_metrics counts "Yes" only
+        assert VQAScore(judge, wording).score(pictures(1), ["a red circle"]).overall.tolist() == pytest.approx(
+            [expected]
+        )

@@ -11,6 +11,7 @@ import uvicorn
 
 from rewards.errors import InputError, RewardsError
 from rewards.judges.base import UnsupportedAbility
+from rewards.judges.batching import BatchingJudge
 from rewards.judges.elsewhere import http
 from rewards.judges.elsewhere.bodies import Limits
 from rewards.judges.elsewhere.client import TOKEN_ENV, RemoteJudge
@@ -82,6 +83,18 @@ def test_a_served_answerer_answers_as_a_local_one(tiny_judge, serve):
     assert torch.equal(here[0], there[0]) and there[0][1] == -torch.inf and there[1].isnan().all()
     with pytest.raises(UnsupportedAbility, match="cannot rate"):
         remote.rate(images, ["a", "b"])
+
+
+@pytest.mark.parametrize("kind", ["llava", "blip"])
+def test_masses_come_from_a_served_judge_as_from_a_local_one(tiny_judge, serve, kind):
+    local = tiny_judge(kind)
+    remote = RemoteJudge(serve(build_app({kind: local})).url)
+    images, prompts = [tiny_models.picture(0), b"broken", tiny_models.picture(0)], ["is it red"] * 3
+    forms = [["yes", "Yes"], ["yes"], ["two", "2"]]
+    here, there = local.mass(images, prompts, forms), remote.mass(images, prompts, forms)
+    assert torch.equal(here.nan_to_num(-1), there.nan_to_num(-1))
+    assert there.isnan().tolist() == [False, True, False] and there[0] != there[2]
+    assert remote.one_word == local.one_word == BatchingJudge(local).one_word
 
 
 def test_calls_are_sent_in_parts(tiny_judge, serve):

@@ -10,13 +10,16 @@ from typer.testing import CliRunner
 
 from rewards.cli.app import app
 from rewards.errors import InputError
+from rewards.judges.loading import load_judge
 from rewards.shapes.datasets import sample_scenes
-from rewards.shapes.language import describe
+from rewards.shapes.language import NUMBERS, describe
+from rewards.shapes.questions import questions_for
 from rewards.shapes.render import render
 from rewards.tifa.geneval2 import geneval2_report
 from rewards.tifa.questions.geneval2 import read_geneval2, write_geneval2
 from rewards.tifa.questions.question_files import read_question_file, write_question_file
 from rewards.tifa.store.store import QuestionStore
+from rewards.tifa.surface_forms import surface_forms
 from tests.shared_data import shared_file
 
 ROWS = [
@@ -102,36 +105,59 @@ def test_the_report_is_that_of_the_released_scripts() -> None:
     assert math.isnan(geneval2_report([], [], []).arithmetic)
 
 
-def test_a_file_of_shapes_prompts_is_answered_and_reported(tmp_path: Path) -> None:
-    scenes = sample_scenes("test", 6, seed=3)
-    rows, images = [], {}
-    for number, scene in enumerate(scenes):
-        prompt = f"{describe(scene)}, number {number}"
-        shape = scene.shapes[0]
-        render(scene).save(tmp_path / f"{number}.png")
-        images[prompt] = f"{number}.png"
+SKILL = {"object": "object", "counting": "count", "spatial": "position"}
+
+
+def test_a_file_of_shapes_prompts_goes_in_is_answered_and_its_report_and_itself_come_out(tmp_path: Path) -> None:
+    """The whole path by the command line: import, the shapes judge on drawn pictures, the report, export."""
+    rows, images, drawn = [], {}, {}
+    for number, scene in enumerate(sample_scenes("test", 12, seed=3)):
+        prompt = str(describe(scene))
+        asked = [q for q in questions_for(prompt) if q.element_type in SKILL and q.answer in ("yes", *NUMBERS)]
+        if prompt in images or not asked:
+            continue
+        render(sample_scenes("test", 1, seed=99)[0] if number % 4 == 0 else scene).save(tmp_path / f"{number}.png")
+        images[prompt], drawn[prompt] = f"{number}.png", number % 4 != 0
         rows.append({
             "prompt": prompt,
-            "atom_count": 3 + number % 2,
-            "vqa_list": [
-                [f"is there a {shape.color} {shape.shape}?", "Yes"],
-                [f"how many {shape.color} {shape.shape}s are there?", "one"],
-            ],
-            "skills": ["object", "count"],
+            "atom_count": 3 + len(asked) % 3,
+            "vqa_list": [[q.text, "Yes" if q.answer == "yes" else q.answer] for q in asked],
+            "skills": [SKILL[q.element_type] for q in asked],
         })  # fmt: skip
-    questions = written(tmp_path / "geneval2.jsonl", rows)
+    questions, store = written(tmp_path / "geneval2.jsonl", rows), tmp_path / "questions.sqlite"
     (tmp_path / "images.json").write_text(json.dumps(images))
-    output = tmp_path / "result.json"
-    done = CliRunner().invoke(app, [
-        "tifa-bench", "--questions", str(questions), "--images", str(tmp_path / "images.json"), "--output", str(output),
-        "--judge", "shapes-vqa", "--report", "geneval2", "--sentence-model", "none",
-    ])  # fmt: skip
-    assert done.exit_code == 0, done.output
+    output, back = tmp_path / "result.json", tmp_path / "back.jsonl"
+    bench = ["--images", str(tmp_path / "images.json"), "--output", str(output), "--judge", "shapes-vqa"]
+    printed = ""
+    for words in (
+        ["questions", "import", str(questions), "--store", str(store)],
+        ["tifa-bench", "--questions", str(store), *bench, "--report", "geneval2"],
+        ["questions", "export", str(store), str(back)],
+    ):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+        printed += done.output
+    assert back.read_text() == questions.read_text()
+    # The same by hand: the judge's probability of each right answer, and the two means.
+    judge = load_judge("shapes-vqa")
+    asked = [(row, text, gold) for row in rows for text, gold in row["vqa_list"]]
+    pictures = [str(tmp_path / images[row["prompt"]]) for row, _, _ in asked]
+    masses = judge.mass(pictures, [text for _, text, _ in asked], [surface_forms(gold) for _, _, gold in asked])
+    each = iter(masses.tolist())
+    scores = [[next(each) for _ in row["vqa_list"]] for row in rows]
     result = json.loads(output.read_text())
-    details = [[row["scores"] for row in of_prompt.values()] for of_prompt in result["question_details"].values()]
     found = result["summary"]["geneval2"]
-    assert found["arithmetic"] == pytest.approx(100 * fmean(map(fmean, details)))
-    assert found["geometric"] == pytest.approx(100 * fmean(map(geometric_mean, details)))
-    assert found["by_skill"]["object"]["questions"] == len(rows) and found["by_skill"]["object"]["mean"] > 50
-    assert f"GM {found['geometric']:5.2f}" in done.output and "by atomicity (Soft-TIFA GM)" in done.output
+    assert found["arithmetic"] == pytest.approx(100 * fmean(map(fmean, scores)), abs=1e-4)
+    assert found["geometric"] == pytest.approx(100 * fmean(map(geometric_mean, scores)), abs=1e-4)
+    for skill in ("object", "count", "position"):
+        of_skill = [p for row, of_row in zip(rows, scores) for p, name in zip(of_row, row["skills"]) if name == skill]
+        mean = 100 * fmean(of_skill)
+        assert found["by_skill"][skill] == {"mean": pytest.approx(mean, abs=1e-4), "questions": len(of_skill)}
+        assert f"  {skill:<14} {mean:5.2f}  {len(of_skill)} questions" in printed
+    for atoms in sorted({row["atom_count"] for row in rows}):
+        means = [geometric_mean(of_row) for row, of_row in zip(rows, scores) if row["atom_count"] == atoms]
+        assert f"  {atoms:<14} {100 * fmean(means):5.2f}  {len(means)} pictures" in printed
+    assert f"Soft-TIFA AM {found['arithmetic']:5.2f}  GM {found['geometric']:5.2f}" in printed
+    means = {row["prompt"]: fmean(of_row) for row, of_row in zip(rows, scores)}
+    assert all(mean > 0.8 if drawn[prompt] else mean < 0.7 for prompt, mean in means.items())
     assert result["summary"]["reward"]["soft"] == "mass"

@@ -402,3 +402,22 @@ def test_adapters_of_real_runs_reach_the_language_model_only(kind, config):
     names = [name for name, _ in adapted.named_parameters() if "lora_A" in name]
     layers = model.config.get_text_config().num_hidden_layers
     assert len(names) == 7 * layers and not any("vision" in name or "visual" in name for name in names)
+
+
+def test_checklists_of_the_rows_are_trained_on(checkpoint, tmp_path):
+    settings = run_settings(checkpoint, checkpoint, tmp_path / "run", max_steps=1)
+    settings["data"] |= {"source": "tests.trainers.language.text_world:checklists", "prompt": "Describe it."}
+    settings["reward"] = {"kind": "rubric", "judge": checkpoint, "soft": True}
+    summary = run(copy.deepcopy(settings))
+    assert {"overall", "essential", "optional", "pitfall"} <= set(summary["reward"]["Rubric"])
+    (step,) = [row for row in read_metrics(tmp_path / "run") if "train/loss" in row]
+    counts = [step[f"rewards/Rubric/{kind}/count"] for kind in ("essential", "optional", "pitfall")]
+    assert counts[0] + counts[1] == 4 and counts[1] == counts[2]  # each text by its own row's checklist
+    settings["data"]["train"] = {"n": 8, "broken": 5}
+    settings["output_dir"] = str(tmp_path / "broken")
+    with pytest.raises(InputError, match=r"data.train: row 5, column 'rubric': an item of a rubric must be a text"):
+        run(copy.deepcopy(settings))
+    settings["reward"]["column"] = "checks"
+    with pytest.raises(InputError, match=r"data.train: .* no column 'checks'; the columns are number, rubric, prompt"):
+        run(settings)
+    assert not (tmp_path / "broken").exists()

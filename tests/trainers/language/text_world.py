@@ -22,6 +22,21 @@ def pictures(n: int, seed: int = 0) -> Dataset:
     return Dataset.from_dict(rows).cast_column("image", Image())
 
 
+CHECKLISTS = (
+    [{"item": "names the colour", "kind": "essential", "weight": None}],
+    [
+        {"item": "says how many", "kind": "optional", "weight": 2.0},
+        {"item": "invents", "kind": "pitfall", "weight": None},
+    ],
+)
+
+
+def checklists(n: int, seed: int = 0, broken: int | None = None) -> Dataset:
+    """:func:`pictures` with a checklist a row, one of which may be broken."""
+    items = [CHECKLISTS[i % 2] if i != broken else [{"item": " ", "kind": None, "weight": None}] for i in range(n)]
+    return pictures(n, seed).add_column("rubric", items)
+
+
 def evenness(completion_ids: Sequence[Sequence[int]], **columns: Any) -> list[float]:
     """Share of even token ids: a reward that a tiny model learns within a few steps."""
     return [sum(token % 2 == 0 for token in ids) / max(len(ids), 1) for ids in completion_ids]

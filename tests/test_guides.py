@@ -1,0 +1,54 @@
+"""The guides: the page on TIFA's successors is run from its own text; every command line has known options."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from rewards.cli.app import app
+
+GUIDES = Path(__file__).parents[1] / "docs" / "guides"
+PAGES = [*sorted(GUIDES.glob("*.md")), GUIDES.parent / "findings.md"]
+
+
+def blocks(page):
+    """(language, text) of the fenced blocks of a page."""
+    return re.findall(r"^```(python|sh)\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M)
+
+
+def commands(text):
+    """The words of every line that calls `rewards`."""
+    return [shlex.split(line, comments=True) for line in re.findall(r"^rewards (.*)$", text, re.M)]
+
+
+def test_the_page_on_successors_runs_from_its_own_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for language, text in blocks(GUIDES / "successors.md"):
+        if language == "python":
+            exec(text, names)
+            continue
+        for words in commands(text):
+            done = CliRunner().invoke(app, words)
+            assert done.exit_code == 0, f"{words}: {done.output}"
+    assert (tmp_path / "back.jsonl").read_text() == (tmp_path / "geneval2.jsonl").read_text()
+    assert names["hard"].answers[1].score in (0.0, 1.0)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_line_has_known_options(page):
+    root = typer.main.get_command(app)
+    text = page.read_text(encoding="utf-8")
+    shown = [words for language, block in blocks(page) if language == "sh" for words in commands(block)]
+    for words in shown + [shlex.split(line) for line in re.findall(r"(?:`|^    )rewards ([^`\n]*)", text, re.M)]:
+        command = root
+        while words and hasattr(command, "commands"):
+            name = words.pop(0)
+            assert name in command.commands, f"{page.name}: no command {name!r}"
+            command = command.commands[name]
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in {*known, "--help"}]
+        assert not unknown, f"{page.name}: {unknown}"
