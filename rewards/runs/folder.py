@@ -10,6 +10,7 @@
 | `summary.json` | what was gained, with intervals (:mod:`rewards.runs.summary`) |
 | `checkpoints/checkpoint-<step>/` | what a killed run goes on from |
 | `adapter/` | the trained weights |
+| `best/` | the weights at the evaluation that the audit liked best, where there is an audit |
 | `README.md` | the model card |
 """
 
@@ -82,6 +83,11 @@ class RunFolder:
         return self.path / "adapter"
 
     @property
+    def best(self) -> Path:
+        """The weights at the evaluation that the audit liked best."""
+        return self.path / "best"
+
+    @property
     def card(self) -> Path:
         """The model card."""
         return self.path / "README.md"
@@ -104,7 +110,7 @@ class RunFolder:
 
     def _own(self) -> list[Path]:
         files = [self.config, self.identity, self.metrics, self.evaluations, self.summary, self.card]
-        return [*files, self.path / "samples.jsonl", self.path / "samples", self.checkpoints, self.adapter]
+        return [*files, self.path / "samples.jsonl", self.path / "samples", self.checkpoints, self.adapter, self.best]
 
 
 def begin_run(

@@ -79,7 +79,8 @@ def texts_about(scene: Scene, written: list[str], rng: random.Random) -> list[st
     """A right caption with near misses of it, a policy's caption with a near miss, and texts of other kinds."""
     full = describe(scene)
     right = str(vary(full, rng) if rng.random() < 0.7 else full)
-    near = [false_detail(scene, right, kind, rng) for kind in rng.sample(KINDS, len(KINDS))]
+    kinds = ["count", *rng.sample(KINDS, len(KINDS))]  # numbers are what is forgotten first
+    near = dict.fromkeys(false_detail(scene, right, kind, rng) for kind in kinds)
     texts = [right, *[text for text in near if text][:2]]
     for text in rng.sample(written, 2):
         near_sampled = [false_detail(scene, text, kind, rng) for kind in seldom_first(rng)]

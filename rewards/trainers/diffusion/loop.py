@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 from rewards.errors import InputError, RewardsError
 from rewards.functions import RewardLike, as_reward
 from rewards.runs.config import save_config
+from rewards.runs.best import BestByAudit
 from rewards.runs.evaluations import EvaluationLog
 from rewards.runs.files import Json
 from rewards.runs.folder import RunFolder, begin_run
@@ -108,6 +109,7 @@ class DiffusionTrainer:
         self.step = 0
         self.failures = self.scored = 0
         self.audit_gap = AuditGap(self.args.audit_max_gap)
+        self.best = BestByAudit()
         self._enter_stage(0)
         self.average = MovingAverage(self.policy, self.args.train_ema_decay)
         prompts_of_run = (self.prompts, self.metadata)
@@ -276,6 +278,9 @@ class DiffusionTrainer:
             )
             write_samples(self.sample_log, self.step, phase, self._eval_set, evaluation)
             track_pictures(self.accelerator.trackers, self.step, evaluation)
+            if self.audit is not None and self.best.update(self.step, float(np.nanmean(evaluation.audit))):
+                with self.average.held():
+                    self.policy.save(self.folder.best)
         self._log(evaluation.metrics)
         return evaluation.metrics
 
@@ -358,6 +363,7 @@ class DiffusionTrainer:
         self.rates = RateSchedule(self.method.args, int(epochs), int(start), rate)
         self.rates.replan(self.step - self.stages.first_epoch(self.step), self.method.args.num_epochs)
         self.audit_gap.first = state["audit_first_gap"]
+        self.best.read(self.evaluation_log.iterate())
         self.failures, self.scored = state["counts"]
         self.optimization.taken, self.optimization.skipped_in_a_row = state["steps_taken"]
         self.reward.load_state_dict(state["reward"])

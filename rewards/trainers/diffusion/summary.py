@@ -16,10 +16,15 @@ def summarize(trainer: DiffusionTrainer, baselines: list[dict[str, Any]]) -> dic
 
     Returns:
         What :func:`rewards.runs.summary.summarize` gives (`reward` and `audits`: name -> part -> before, after, gain
-        and its interval), with `output_dir`, `epochs` and `baselines`.
+        and its interval), with `output_dir`, `epochs`, `best_epoch` (whose weights are in `best/`) and `baselines`.
     """
     result = runs.summarize(trainer.evaluation_log.ends())
-    return result | {"output_dir": trainer.args.output_dir, "epochs": trainer.step, "baselines": baselines}
+    return result | {
+        "output_dir": trainer.args.output_dir,
+        "epochs": trainer.step,
+        "best_epoch": trainer.best.step,
+        "baselines": baselines,
+    }
 
 
 def baseline(trainer: DiffusionTrainer, scale: float) -> dict[str, Any]:

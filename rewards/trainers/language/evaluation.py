@@ -9,7 +9,9 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl.models import unwrap_model_for_generation
 
+from rewards.runs.best import BestByAudit
 from rewards.runs.evaluations import Evaluation, EvaluationLog
+from rewards.runs.folder import RunFolder
 from rewards.runs.samples import Phase, SampleLog
 from rewards.trainers.audit import AuditGap
 from rewards.trainers.language.curves import last_kept
@@ -30,6 +32,8 @@ class HeldOutCallback(TrainerCallback):
         every: optimiser steps between evaluations; 0 for only before and after.
         num_samples: texts kept in `samples.jsonl` at each evaluation.
         max_gap: the run stops when the gap to an audit has grown by more than this since the first evaluation.
+
+    Where there is an audit, `best/` in the folder holds the policy as the first one liked it best.
     """
 
     def __init__(
@@ -47,6 +51,8 @@ class HeldOutCallback(TrainerCallback):
         self.samples = SampleLog(folder)
         self.evaluations = EvaluationLog(folder)
         self.gaps = {audit.__name__: AuditGap(max_gap) for audit in held_out.audits}
+        self.best = BestByAudit()
+        self.best_folder = RunFolder(Path(folder)).best
         self.trainer: Any = None
 
     def attach(self, trainer: Any) -> None:
@@ -65,6 +71,7 @@ class HeldOutCallback(TrainerCallback):
             self.evaluate("before", state)
         elif evaluated := self.evaluations.read():
             self.restore_gaps(evaluated[0])
+            self.best.read(evaluated)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Evaluate every so many steps."""
@@ -90,6 +97,7 @@ class HeldOutCallback(TrainerCallback):
         due = trainer.control.should_log  # the handler takes any log line for the one that was due
         trainer.callback_handler.on_log(trainer.args, state, trainer.control, logs)
         trainer.control.should_log = due
+        self._keep_best(state.global_step, judged)
         self.check_gaps(judged)
 
     def check_gaps(self, judged: Judged) -> None:
@@ -102,6 +110,13 @@ class HeldOutCallback(TrainerCallback):
             self.gaps[name].update(*common_means(judged.scores, scores))
         for gap in self.gaps.values():
             gap.check()
+
+    def _keep_best(self, step: int, judged: Judged) -> None:
+        """Save the policy where the first audit likes it best so far; every process must call this."""
+        audit = next(iter(judged.audits.values()), None)
+        if audit is not None and self.best.update(step, float(audit.overall.double().nanmean())):
+            self.trainer.save_model(str(self.best_folder))
+            (self.best_folder / "training_args.bin").unlink(missing_ok=True)  # a pickle of what config.yaml says
 
     def restore_gaps(self, first: Evaluation) -> None:
         """Take the first gaps from the first evaluation of a resumed run."""

@@ -21,6 +21,7 @@ from rewards.judges.weights import content_of_folder
 from rewards.reward import Reward
 from rewards.runs.card import ModelFacts, write_card
 from rewards.runs.config import save_config
+from rewards.runs.best import BestByAudit
 from rewards.runs.evaluations import EvaluationLog
 from rewards.runs.files import Json, write_json
 from rewards.runs.folder import RunFolder, begin_run
@@ -104,7 +105,8 @@ def run_language(config: LanguageRunConfig) -> dict[str, Any]:
     _train(trainer, checkpoint)
     check_finite(trainer.accelerator.unwrap_model(trainer.model))
     trainer.save_model(str(folder.adapter))
-    summary = summarize(EvaluationLog(folder.path).read())
+    evaluations = EvaluationLog(folder.path).read()
+    summary = summarize(evaluations) | {"best_step": BestByAudit().read(evaluations).step}
     if main:
         write_json(folder.summary, summary)
         save_config(config, folder.adapter / "config.yaml")

@@ -10,6 +10,7 @@ import torch
 import yaml
 from accelerate.state import AcceleratorState
 from diffusers import EulerDiscreteScheduler, UNet2DConditionModel
+from safetensors.torch import load_file
 
 from rewards.errors import InputError, RewardsError
 from rewards.runs.metrics import read_metrics
@@ -477,6 +478,24 @@ def test_prompts_that_mean_the_same_are_one_cluster(tmp_path):
     bare = {text.split(" on a ")[0] for text in clusters}
     assert len(bare) == 121  # in either order, or without the relation
     assert all(meaning(text.split(" on a ")[0]) == cluster for text, cluster in clusters.items())
+
+
+def test_the_adapter_that_the_audit_likes_best_is_kept(tmp_path):
+    said = iter([0.5, 0.9, 0.7])  # one evaluation each, before any epoch and after every
+
+    def audit(images, prompts, metadata):
+        return [next(said) if list(prompts) == ["a red square"] else 0.0] * len(prompts)
+
+    trainer = new_trainer(
+        tmp_path, audit=audit, eval_prompts=["a red square"], num_epochs=2, eval_freq=1, save_freq=1, audit_freq=0
+    )
+    trainer.train()
+    assert trainer.best.step == 1 and trainer.best.audit == pytest.approx(0.9)
+    best, last = (tmp_path / "run" / name / "pytorch_lora_weights.safetensors" for name in ("best", "adapter"))
+    (then,) = (tmp_path / "run" / "checkpoints" / "checkpoint-1").rglob("pytorch_lora_weights.safetensors")
+    assert best.read_bytes() != last.read_bytes()
+    kept, at_step = load_file(best), load_file(then)
+    assert kept.keys() == at_step.keys() and all(kept[name].equal(at_step[name]) for name in kept)
 
 
 def test_audit_gap_watches_growth():

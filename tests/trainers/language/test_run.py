@@ -22,6 +22,7 @@ from trl import GRPOConfig
 from rewards.build import RewardSettings, build_reward
 from rewards.errors import InputError, RewardsError
 from rewards.runs.config import load_config
+from rewards.runs.evaluations import EvaluationLog
 from rewards.runs.metrics import read_metrics
 from rewards.runs.samples import read_samples
 from rewards.trainers.language.arguments import own_settings, trainer_arguments
@@ -111,6 +112,24 @@ def test_the_policy_moved_and_its_adapter_loads_in_plain_peft(mixed_run, checkpo
     assert texts["before"] != texts["after"]
     plain = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained(checkpoint), folder / "adapter")
     assert any("lora_B" in name and parameter.abs().sum() > 0 for name, parameter in plain.named_parameters())
+
+
+def test_the_policy_that_the_audit_likes_best_is_kept(mixed_run):
+    folder, summary, _ = mixed_run
+    means = {
+        evaluation.step: sum(judged) / len(judged)
+        for evaluation in EvaluationLog(folder).read()
+        if (judged := [j.overall for j in evaluation.judgments("evenness") if j.overall is not None])
+    }
+    best = max(means, key=lambda step: (means[step], -step))
+    assert len(means) == 3 and summary["best_step"] == best
+    kept = load_file(folder / "best" / "adapter_model.safetensors")
+    if best == 0:
+        assert all(not tensor.any() for name, tensor in kept.items() if "lora_B" in name)
+    else:
+        then = load_file(folder / "checkpoints" / f"checkpoint-{best}" / "adapter_model.safetensors")
+        assert kept.keys() == then.keys() and all(kept[name].equal(then[name]) for name in kept)
+    assert not list((folder / "best").glob("*.bin"))
 
 
 def test_the_model_card_tells_how_to_load_score_and_make_it_again(mixed_run, monkeypatch):
