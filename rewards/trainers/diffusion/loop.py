@@ -18,8 +18,8 @@ from tqdm.auto import tqdm
 
 from rewards.errors import InputError, RewardsError
 from rewards.functions import RewardLike, as_reward
-from rewards.runs.config import save_config
 from rewards.runs.best import BestByAudit
+from rewards.runs.config import save_config
 from rewards.runs.evaluations import EvaluationLog
 from rewards.runs.files import Json
 from rewards.runs.folder import RunFolder, begin_run

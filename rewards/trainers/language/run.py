@@ -19,9 +19,9 @@ from rewards.errors import InputError
 from rewards.generation.checkpoints import checkpoint_of
 from rewards.judges.weights import content_of_folder
 from rewards.reward import Reward
+from rewards.runs.best import BestByAudit
 from rewards.runs.card import ModelFacts, write_card
 from rewards.runs.config import save_config
-from rewards.runs.best import BestByAudit
 from rewards.runs.evaluations import EvaluationLog
 from rewards.runs.files import Json, write_json
 from rewards.runs.folder import RunFolder, begin_run
