@@ -25,6 +25,7 @@ ROOMS = {
     "rewards.runs": "What every run leaves on disk",
     "rewards.jobs": "Resumable passes over rows",
     "rewards.rerank": "Best of n",
+    "rewards.audit": "What a reward accepts, before a policy finds out",
     "rewards.report": "From runs to curves and the page",
     "rewards.trainers": "Trainers for models that draw and models that write",
     "rewards.hosts": "Rewards inside other trainers",

@@ -17,8 +17,10 @@ LAYERS = (
     {"harmonic", "rubric", "tifa"},
     {"shapes"},
     {"build"},
-    {"generation", "hosts", "humans", "jobs", "report", "trainers"},
-    {"audit", "rerank"},
+    {"generation", "hosts", "humans", "jobs", "report"},
+    {"audit"},
+    {"trainers"},
+    {"rerank"},
     {"demo"},
     {"cli"},
 )

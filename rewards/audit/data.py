@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
-from rewards.audit.texts import TrueText
+from rewards.audit.variants import TrueText
 from rewards.errors import InputError
 from rewards.jobs.sources import open_source
 
@@ -14,8 +14,9 @@ def read_true_texts(path: Path, limit: int | None = None) -> list[TrueText]:
     """Rows of a file as true texts.
 
     Args:
-        path: JSON lines, CSV, Parquet or a dataset folder with `image` (a path relative to the file, or bytes), `text`,
-            and where there are: `cluster`, `question`.
+        path: JSON lines, CSV, Parquet or a dataset folder with `image` (a path relative to the file, or bytes), `text`
+            (or `prompt`, for pictures of prompts), and where there are: `cluster`, and what the reward needs
+            (`question`, `scene`).
         limit: rows taken from the start.
 
     Raises:
@@ -27,18 +28,12 @@ def read_true_texts(path: Path, limit: int | None = None) -> list[TrueText]:
         raise InputError(f"{path}, line {damaged.line}: {damaged.problem}")
     found = []
     for place, row in zip(scanned, source.read([row.position for row in scanned]), strict=True):
-        image, text, question, cluster = (row.get(name) for name in ("image", "text", "question", "cluster"))
+        image, text, cluster = row.get("image"), row.get("text", row.get("prompt")), row.get("cluster")
         if not isinstance(text, str) or not text.strip() or image is None:
             keys = ", ".join(sorted(row))
-            raise InputError(f"{path}, line {place.line}: needs 'image' and a true 'text'; it has {keys}")
+            raise InputError(f"{path}, line {place.line}: needs 'image' and a true 'text' or 'prompt'; it has {keys}")
         if isinstance(image, str) and not Path(image).is_absolute():
             image = str(path.parent / image)
-        found.append(
-            TrueText(
-                image,
-                text,
-                None if cluster is None else str(cluster),
-                question if isinstance(question, str) else None,
-            )
-        )
+        others = {name: value for name, value in row.items() if name not in ("image", "text", "prompt", "cluster")}
+        found.append(TrueText(image, text, None if cluster is None else str(cluster), others))
     return found

@@ -63,38 +63,72 @@ def _backgrounds(text: str, known: Collection[str]) -> list[str]:
     return [edit for at, edit in _swaps(text, [words.COLORS], known) if _before_backdrop(text, at)]
 
 
-def _swapped(groups: Sequence[Sequence[str]]) -> Editor:
-    return lambda text, known: [edit for _, edit in _swaps(text, groups, known)]
+def _numbers(text: str, known: Collection[str]) -> list[str]:
+    return [edit for _, edit in _swaps(text, [words.NUMBERS], known)]
+
+
+def _objects(text: str, known: Collection[str]) -> list[str]:
+    return [edit for at, edit in _swaps(text, words.OBJECTS, known) if _ends_noun(text, at)]
+
+
+def _attributes(text: str, known: Collection[str]) -> list[str]:
+    found = []
+    for match in _WORD.finditer(text):
+        word, before = match[0].lower(), _WORD.findall(text[: match.start()].lower())[-2:]
+        new = words.ATTRIBUTES.get(word)
+        if word in words.POSTURES and words.LIVING.intersection(before):
+            new = words.POSTURES[word]
+        if new is not None:
+            found.append(_put(text, match.span(), new))
+    return found
 
 
 def _relations(text: str, known: Collection[str]) -> list[str]:
     """Phrases in each other's place, the longest that fits first, so that "on top of" is never read as "top"."""
     phrases = {a: b for pair in words.RELATIONS for a, b in (pair, pair[::-1])}
-    pattern = re.compile(rf"\b({'|'.join(sorted(map(re.escape, phrases), key=len, reverse=True))})\b", re.I)
+    longest = "|".join(sorted(map(re.escape, phrases), key=len, reverse=True))
+    # What a relation has no object after ("all over", "looks outside.") is none.
+    pattern = re.compile(rf"(?<!all )\b({longest})\b(?= \w)", re.I)
     return [_put(text, found.span(), phrases[found[0].lower()]) for found in pattern.finditer(text)]
 
 
 def _locations(text: str, known: Collection[str]) -> list[str]:
-    # "on top of" is a relation, not a place.
-    return [edit for at, edit in _swaps(text, words.LOCATIONS, known) if not text[at:].lower().startswith("top of")]
+    return [edit for at, edit in _swaps(text, words.LOCATIONS, known) if _ends_noun(text, at)]
 
 
 def _negation(text: str, known: Collection[str]) -> list[str]:
-    rules = ((r"\bis\b(?! not)", "is not"), (r"\bare\b(?! not)", "are not"), (r"\bwith\b(?!out)", "without"))
+    rules = (
+        (r"\bis\b(?! not| no\b)", "is not"),
+        (r"\bare\b(?! not| no\b)", "are not"),
+        (r"(?<!ed )(?<!along )(?<!up )\bwith\b", "without"),  # "covered with" is one thing
+    )
     return [_put(text, found.span(), new) for old, new in rules for found in re.finditer(old, text)]
 
 
 def _invented(text: str, known: Collection[str]) -> list[str]:
-    body, end = (text[:-1], text[-1]) if text[-1:] in (".", "!") else (text, "")
+    """A thing more: before the background where the text ends with one, else at the end."""
     said = set(_WORD.findall(text.lower()))
-    return [f"{body} and {thing}{end}" for thing in words.INVENTED if body.strip() and thing.split()[-1] not in said]
+    things = [thing for thing in words.INVENTED if thing.split()[-1] not in said]
+    things = [thing for thing in things if known and set(thing.split()[1:]) <= set(known)] or things
+    if backdrop := re.search(rf" (?:on|against|in front of) an? \w+ (?:{'|'.join(words.BACKDROPS)})\W*$", text):
+        return [f"{text[: backdrop.start()]} and {thing}{text[backdrop.start() :]}" for thing in things]
+    body, end = (text[:-1], text[-1]) if text[-1:] in (".", "!") else (text, "")
+    return [f"{body} with {thing}{end}" for thing in things if body.strip()]
 
 
 def _omitted(text: str, known: Collection[str]) -> list[str]:
     """The text without what follows its last "and", "with" or comma: true, but less of it."""
     found = [m for m in re.finditer(r",? \b(?:and|with|while)\b |, ", text) if m.start() > 0]
     end = text[-1] if text[-1:] in (".", "!") else ""
-    return [text[: m.start()] + end for m in found[-1:] if len(_WORD.findall(text[: m.start()])) >= 2]
+    for match in found[-1:]:
+        left = _WORD.findall(text[: match.start()].lower())
+        # What stands before the cut must be whole: not "a red, blue", "between a dog", "covered".
+        last = left[-1] if len(left) >= 2 else "and"
+        parts = {*words.COLORS, *words.ATTRIBUTES, *words.NUMBERS, "and"}
+        listed = "and" in match[0] and ("," in text[: match.start()] or {"between", "both"}.intersection(left))
+        if last not in parts and not listed and not ("with" in match[0] and last.endswith("ed")):
+            return [text[: match.start()] + end]
+    return []
 
 
 def _swaps(text: str, groups: Sequence[Sequence[str]], known: Collection[str]) -> list[tuple[int, str]]:
@@ -106,10 +140,19 @@ def _swaps(text: str, groups: Sequence[Sequence[str]], known: Collection[str]) -
         for group in groups:
             if word not in group:
                 continue
-            others = [other for other in group if other not in said and not {word, other} <= {"gray", "grey"}]
+            same = {other for names in words.SAME if word in names for other in names}
+            others = [other for other in group if other not in said | same]
             spoken = [other for other in others if other in known]
             found += [(match.start(), _put(text, match.span(), other)) for other in spoken or others]
     return found
+
+
+def _ends_noun(text: str, at: int) -> bool:
+    """Whether the word at a place is a noun of its own, and not the first part of another ("banana tree")."""
+    word = _WORD.match(text, at)
+    rest = text[word.end() :] if word else ""
+    following = re.match(r" +([A-Za-z]+)", rest)
+    return following is None or following[1].lower() in words.AFTER_NOUNS or following[1].lower().endswith("ing")
 
 
 def _put(text: str, span: tuple[int, int], new: str) -> str:
@@ -135,9 +178,9 @@ def _before_backdrop(text: str, at: int) -> bool:
 KINDS: dict[str, Editor] = {
     "color": _colors,
     "background": _backgrounds,
-    "count": _swapped([words.NUMBERS]),
-    "object": _swapped(words.OBJECTS),
-    "attribute": _swapped(words.ATTRIBUTES),
+    "count": _numbers,
+    "object": _objects,
+    "attribute": _attributes,
     "relation": _relations,
     "location": _locations,
     "negation": _negation,

@@ -52,14 +52,19 @@ class Pictures:
         if path is None:
             return ""
         with Image.open(path) as opened:
-            image = opened.convert("RGB")
-        small = max(image.size) <= 96
-        image.thumbnail((LARGEST, LARGEST))
-        buffer = io.BytesIO()
-        image.save(buffer, "PNG" if small else "JPEG", **({} if small else {"quality": 85}))
-        data = base64.b64encode(buffer.getvalue()).decode()
-        alt, kind = escape(sample.prompt, quote=True), "png" if small else "jpeg"
-        return f'<img{" class=small" if small else ""} alt="{alt}" src="data:image/{kind};base64,{data}">'
+            return embedded(opened, sample.prompt)
+
+
+def embedded(picture: Image.Image, alt: str) -> str:
+    """An `<img>` that holds its picture."""
+    image = picture.convert("RGB")
+    small = max(image.size) <= 96
+    image.thumbnail((LARGEST, LARGEST))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG" if small else "JPEG", **({} if small else {"quality": 85}))
+    data = base64.b64encode(buffer.getvalue()).decode()
+    alt, kind = escape(alt, quote=True), "png" if small else "jpeg"
+    return f'<img{" class=small" if small else ""} alt="{alt}" src="data:image/{kind};base64,{data}">'
 
 
 def case(pictures: Pictures, step: int, sample: HeldOutSample) -> str:

@@ -107,12 +107,22 @@ def render(
         number += 100 * len(sections)
         body.append(_chapter(group, figures))
     body.append(_glossary({key for run in runs for key in run.keys}))
+    return html_page(heading, "".join(body))
+
+
+def html_page(title: str, body: str) -> str:
+    """A whole page in the report's dress, without outside files.
+
+    Args:
+        title: plain text.
+        body: HTML.
+    """
     style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<link rel="icon" href="data:,"><title>{escape(heading)}</title>\n<style>{style}</style></head>\n'
-        f"<body><main>{''.join(body)}</main>\n<script>{script}</script></body></html>\n"
+        f'<link rel="icon" href="data:,"><title>{escape(title)}</title>\n<style>{style}</style></head>\n'
+        f"<body><main>{body}</main>\n<script>{script}</script></body></html>\n"
     )
 
 

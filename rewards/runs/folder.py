@@ -12,6 +12,7 @@
 | `adapter/` | the trained weights |
 | `best/` | the weights at the evaluation that the audit liked best, where there is an audit |
 | `README.md` | the model card |
+| `audit.json`, `audit.html` | what the reward accepts, where `audit_before` asked for it (:mod:`rewards.audit`) |
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ class RunFolder:
 
     def _own(self) -> list[Path]:
         files = [self.config, self.identity, self.metrics, self.evaluations, self.summary, self.card]
-        return [*files, self.path / "samples.jsonl", self.path / "samples", self.checkpoints, self.adapter, self.best]
+        files += [self.path / name for name in ("audit.json", "audit.html", "samples.jsonl", "samples")]
+        return [*files, self.checkpoints, self.adapter, self.best]
 
 
 def begin_run(

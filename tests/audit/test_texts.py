@@ -9,7 +9,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from rewards import HarmonicEval, load_judge
-from rewards.audit.texts import TrueText, audit_texts
+from rewards.audit.texts import audit_texts
+from rewards.audit.variants import TrueText
 from rewards.cli.app import app
 from rewards.errors import InputError
 from rewards.functions import FunctionReward
@@ -56,8 +57,9 @@ def test_a_blind_spot_is_named_first():
     found = audit_texts(FunctionReward(blind_to_backgrounds), rows())
     assert [finding.kind for finding in found.unsafe()] == ["background"]
     assert found.ranked()[0].accepted.value == 1 and "background (100%)" in found.verdict()
-    truth, variant, drop = found.ranked()[0].examples[0]
-    assert drop == 0 and truth != variant and without_background(truth) == without_background(variant)
+    example = found.ranked()[0].examples[0]
+    assert example.drop == 0 and example.truth != example.variant
+    assert without_background(example.truth) == without_background(example.variant)
 
 
 def test_a_love_of_length_shows_in_the_empty_gains():
@@ -71,12 +73,26 @@ def test_what_cannot_be_judged_is_counted_and_takes_no_part():
 
     found = audit_texts(FunctionReward(some), rows())
     assert found.abstained > 0
-    assert all(len(finding.drops) <= 2 for finding in found.findings)
+    assert all(finding.pairs <= 2 and len(finding.drops) <= 3 for finding in found.findings)
 
 
 def test_the_same_seed_asks_the_same_and_rows_do_not_depend_on_each_other():
     first, again = (audit_texts(FunctionReward(longest), rows(), seed=3).record() for _ in range(2))
     assert first == again
+
+
+def test_edits_of_ones_own_stand_beside_the_rules():
+    found = audit_texts(FunctionReward(exact), rows(), edits=lambda text: {"weather": [f"{text} in the rain"]})
+    (weather,) = (finding for finding in found.findings if finding.kind == "weather")
+    assert weather.pairs == 3 and weather.examples[0].variant.endswith(" in the rain")
+
+
+def test_what_a_second_judge_finds_no_worse_takes_no_part():
+    found = audit_texts(FunctionReward(longest), rows(), second=FunctionReward(blind_to_backgrounds))
+    kinds = {finding.kind: finding for finding in found.findings}
+    assert kinds["background"].pairs == 0 and kinds["background"].spared == 2 and kinds["color"].pairs == 3
+    assert kinds["blank"].pairs == 3  # no text is true of it, whatever a judge of texts says
+    assert "background" not in {finding.kind for finding in found.unsafe()}
 
 
 def test_one_picture_is_no_comparison():

@@ -93,6 +93,9 @@ class DiffusionConfig:
             sampler's (for eta the method's own choice).
         num_logged_samples: Held-out pictures kept in `samples.jsonl` and the tracker at each evaluation.
 
+        audit_before: Before training, audit the reward on the untrained model's own pictures of held-out prompts, the
+            half of them that it scores highest (:mod:`rewards.audit`): print what it accepts, keep `audit.json` and
+            `audit.html` in the run folder.
         audit_freq: Epochs between audits of training pictures (evaluations are always audited); 0 for none.
         audit_max_gap: Stop the run when (reward - audit) on the same pictures has grown by more than this since its
             first value; None never stops.
@@ -168,6 +171,7 @@ class DiffusionConfig:
     eval_guidance_scale: float | None = None
     num_logged_samples: int = 16
 
+    audit_before: bool = False
     audit_freq: int = 1
     audit_max_gap: float | None = None
 

@@ -16,6 +16,8 @@ from accelerate.utils import ProjectConfiguration, broadcast_object_list
 from diffusers import DiffusionPipeline
 from tqdm.auto import tqdm
 
+from rewards.audit.before import audit_before
+from rewards.audit.variants import TrueText
 from rewards.errors import InputError, RewardsError
 from rewards.functions import RewardLike, as_reward
 from rewards.runs.best import BestByAudit
@@ -281,8 +283,18 @@ class DiffusionTrainer:
             if self.audit is not None and self.best.update(self.step, float(np.nanmean(evaluation.audit))):
                 with self.average.held():
                     self.policy.save(self.folder.best)
+            if self.step == 0 and self.args.audit_before:
+                audit_before(self.reward, self._best_drawn(evaluation), self.folder.path, drawn=True)
         self._log(evaluation.metrics)
         return evaluation.metrics
+
+    def _best_drawn(self, evaluation: Evaluation) -> list[TrueText]:
+        """The better half of the pictures that an evaluation kept: the nearest to true ones that there are."""
+        assert self._eval_set is not None
+        scores = np.nan_to_num(evaluation.scores[: len(evaluation.pictures), 0], nan=-np.inf)
+        rows = np.argsort(-scores, kind="stable")[: max(2, math.ceil(len(scores) / 2))]
+        prompts, metadata = self._eval_set.prompts, self._eval_set.metadata
+        return [TrueText(evaluation.pictures[n], prompts[n], None, {"metadata": metadata[n]}) for n in rows]
 
     def _new_eval_set(self, eval_prompts: Sequence[Prompt] | None) -> EvaluationSet | None:
         if not eval_prompts:

@@ -9,9 +9,12 @@ from typing import Any
 
 from datasets import Dataset, load_dataset
 
+from rewards.audit.variants import TrueText
 from rewards.errors import InputError
 from rewards.images import content_hash as picture_hash
 from rewards.runs.identity import content_hash
+from rewards.shapes.datasets import scene_from_json
+from rewards.shapes.language import describe
 from rewards.trainers.language.settings import DataSettings
 from rewards.trl_inputs import prompt_text
 
@@ -85,6 +88,29 @@ def clusters(rows: Dataset, column: str | None) -> list[str]:
     if column is not None:
         return [str(value) for value in rows[column]]
     return [content_hash([prompt_text(row["prompt"]), *map(picture_hash, row_pictures(row))]) for row in rows]
+
+
+def true_texts(rows: Dataset, settings: DataSettings, limit: int) -> list[TrueText]:
+    """The first rows that have a picture, with a true text about it, for an audit of the reward.
+
+    Raises:
+        InputError: no column says what is true.
+    """
+    column = settings.truth or "scene"
+    if column not in rows.column_names:
+        raise InputError(
+            f"audit_before needs a true text about each picture: data.truth names its column; the columns are "
+            f"{', '.join(rows.column_names)}"
+        )
+    groups = clusters(rows, settings.cluster)
+    found = []
+    for number, row in enumerate(rows.select(range(min(limit, len(rows))))):
+        text = str(row[column]) if settings.truth else str(describe(scene_from_json(row["scene"])))
+        others = {name: value for name, value in row.items() if name not in ("prompt", "image", "images")}
+        others.setdefault("question", prompt_text(row["prompt"]))
+        if pictures := row_pictures(row):
+            found.append(TrueText(pictures[0], text, groups[number], others))
+    return found
 
 
 def content_of(rows: Dataset) -> str:

@@ -13,6 +13,7 @@ from datasets import Dataset
 from transformers import PrinterCallback, ProgressCallback, TrainerState, set_seed
 from trl import GRPOConfig, RLOOConfig
 
+from rewards.audit.before import ROWS, audit_before
 from rewards.build import build_reward
 from rewards.calling import part_functions
 from rewards.errors import InputError
@@ -30,7 +31,7 @@ from rewards.runs.metrics import read_metrics
 from rewards.runs.summary import format_summary, summarize
 from rewards.trainers.language.arguments import MAY_CHANGE, own_settings, trainer_arguments, trainer_identity
 from rewards.trainers.language.curves import MetricsCallback, QuietProgress
-from rewards.trainers.language.data import content_of, load_prompts
+from rewards.trainers.language.data import content_of, load_prompts, true_texts
 from rewards.trainers.language.evaluation import HeldOutCallback
 from rewards.trainers.language.grpo import ExactGRPOTrainer
 from rewards.trainers.language.guards import AbstentionGuard, FiniteSteps, IdleGuard, check_finite
@@ -101,6 +102,8 @@ def run_language(config: LanguageRunConfig) -> dict[str, Any]:
         )  # fmt: skip
     if main:
         save_config(config, folder.config)
+    if main and config.audit_before and checkpoint is None:
+        audit_before(parts.reward, true_texts(parts.held_out, config.data, ROWS), folder.path, drawn=False)
     trainer = _trainer(config, parts, folder, checkpoint)
     _train(trainer, checkpoint)
     check_finite(trainer.accelerator.unwrap_model(trainer.model))

@@ -60,6 +60,8 @@ class DataSettings:
         rename: old column name -> new, to reach `image` or `images`, and what the rewards need (`question`, `box`).
         cluster: column that names what rows share (a scene, a document); intervals treat rows of one cluster as one.
             Default: `cluster` where the data has it, else rows with the same prompt and pictures.
+        truth: column that holds a true text about each picture, for `audit_before`. Default: what the `scene` of the
+            shapes world shows.
     """
 
     source: str
@@ -68,6 +70,7 @@ class DataSettings:
     prompt: str | None = None
     rename: dict[str, str] = field(default_factory=dict)
     cluster: str | None = None
+    truth: str | None = None
 
 
 @dataclass
@@ -143,6 +146,8 @@ class LanguageRunConfig:
         evaluation: how held-out prompts are judged.
         trainer: any arguments of `trl.GRPOConfig`, `trl.RLOOConfig` or :class:`rewards.PPOConfig`, and those of
             :class:`OwnTrainerSettings`.
+        audit_before: before training, audit the reward on some held-out rows (:mod:`rewards.audit`): print what it
+            accepts, keep `audit.json` and `audit.html` in the run folder. Needs true texts (`data.truth`).
         output_dir: the run folder.
         seed: of training.
         resume: go on with the run in `output_dir`, where there is one (`auto` is the same as true).
@@ -155,6 +160,7 @@ class LanguageRunConfig:
     algorithm: Algorithm = "grpo"
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     trainer: dict[str, Any] = field(default_factory=dict)
+    audit_before: bool = False
     output_dir: str = "runs/language"
     seed: int = 0
     resume: Resume = False

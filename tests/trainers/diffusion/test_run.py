@@ -125,3 +125,12 @@ def test_mistakes_are_one_clear_line(tmp_path, tiny_model, overrides, message):
     ]
     with pytest.raises((InputError, OSError), match=message):
         run_diffusion(load_config(DiffusionRunConfig, None, [*base, "num_eval_prompts=1", *overrides]))
+
+
+def test_the_reward_is_audited_before_it_is_trained_on(tmp_path, tiny_model, capsys):
+    oracle = {"reward.judge": "shapes-oracle", "reward.sentence_model": None, "reward.soft": False}
+    values = {"model": tiny_model, "output_dir": str(tmp_path), "trainer.audit_before": True}
+    run_diffusion(load_config(DiffusionRunConfig, CONFIGS / "ddpo_shapes.yaml", SMALL | oracle | values))
+    record = json.loads((tmp_path / "audit.json").read_text())
+    assert record["rows"] == 2 and {"blank", "collage", "half resolution"} <= {f["kind"] for f in record["findings"]}
+    assert record["verdict"] in capsys.readouterr().out and (tmp_path / "audit.html").stat().st_size > 10_000

@@ -440,3 +440,16 @@ def test_checklists_of_the_rows_are_trained_on(checkpoint, tmp_path):
     with pytest.raises(InputError, match=r"data.train: .* no column 'checks'; the columns are number, rubric, prompt"):
         run(settings)
     assert not (tmp_path / "broken").exists()
+
+
+def test_the_reward_is_audited_before_it_is_trained_on(checkpoint, tmp_path, capsys):
+    settings = run_settings(checkpoint, checkpoint, tmp_path / "run", max_steps=1)
+    with pytest.raises(InputError, match=r"data\.truth names its column"):
+        run(settings | {"audit_before": True})
+    settings["data"]["truth"] = "number"
+    settings["overwrite"] = True
+    run(settings | {"audit_before": True})
+    record = json.loads((tmp_path / "run" / "audit.json").read_text())
+    assert record["rows"] == 4 and {"blank", "padded", "empty"} <= {f["kind"] for f in record["findings"]}
+    assert record["identity"] == json.loads((tmp_path / "run" / "identity.json").read_text())["reward"]
+    assert record["verdict"] in capsys.readouterr().out and (tmp_path / "run" / "audit.html").exists()
