@@ -74,7 +74,7 @@ def answers_of_pictures(evaluation: Evaluation) -> list[Details]:
         InputError: the run had no audit that answers questions.
     """
     audits = evaluation.audits()
-    found = [_answers(sample, audits) for sample in evaluation.samples]
+    found: list[Details] = [_answers(sample, audits) for sample in evaluation.samples]
     if not any(found):
         raise InputError("no audit of this run answered questions: a TIFA as `audit` does, whose judge never trains")
     return found
