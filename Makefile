@@ -1,6 +1,8 @@
 # Two commands on a fresh machine with Python 3.11 or newer and pip: `make demo` and `make test`.
-# Both install into .venv once; PYTHON=python3.12 chooses the interpreter.
+# Both install into .venv once; PYTHON=python3.12 chooses the interpreter, TORCH_INDEX=URL takes torch from an index that
+# serves its CPU build.
 PYTHON ?= python3
+TORCH_INDEX ?=
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 HOSTS := .venv-hosts
@@ -41,6 +43,9 @@ clean:
 	rm -rf $(VENV) $(HOSTS)
 
 $(INSTALLED): pyproject.toml
+	@echo "Installing into $(VENV), once: 6.7 GB on disk with the CUDA libraries that torch brings on Linux."
+	@echo "Without them at most 2.6 GB: make demo TORCH_INDEX=URL, of an index that serves the CPU build of torch."
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(if $(TORCH_INDEX),$(VENV)/bin/python -m pip install --disable-pip-version-check --index-url $(TORCH_INDEX) torch torchvision)
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --editable '.[dev]'
 	touch $@

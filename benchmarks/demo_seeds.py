@@ -21,7 +21,7 @@ from rewards.errors import exit_cleanly
 def gains(summary: dict) -> dict[str, tuple[float, float, float]]:
     """(gain, low, high) of the four held-out scores of one demo."""
     rows = {}
-    for run, title, branches in (("ddpo", "TIFA", ("judge", "oracle")), ("grpo", "HarmonicEval", ("judge", "truth"))):
+    for run, title, branches in (("nft", "TIFA", ("judge", "oracle")), ("grpo", "HarmonicEval", ("judge", "truth"))):
         for key, branch in zip(("reward", "audits"), branches):
             (parts,) = summary[run][key].values()
             rows[f"{title} {branch}"] = tuple(parts["overall"][name] for name in ("gain", "low", "high"))

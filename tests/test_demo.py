@@ -16,7 +16,7 @@ from rewards.runs.metrics import read_metrics
 from rewards.runs.samples import read_samples
 
 SUMMARY = {
-    "ddpo": {
+    "nft": {
         "prompts": 256,
         "reward": {
             "TIFA": {
@@ -55,7 +55,7 @@ def test_a_killed_demo_leaves_readable_files(tmp_path, lines):
     command = [sys.executable, "-c", "import sys; sys.argv[0] = 'rewards'; from rewards.cli import main; main()"]
     out = tmp_path / "demo"
     process = subprocess.Popen([*command, "demo", "--out", str(out)], start_new_session=True)
-    metrics = out / "ddpo" / "metrics.jsonl"
+    metrics = out / "nft" / "metrics.jsonl"
     try:
         deadline = time.time() + 500
         while not (metrics.exists() and metrics.read_text().count("\n") >= lines):
@@ -65,8 +65,8 @@ def test_a_killed_demo_leaves_readable_files(tmp_path, lines):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert len(read_metrics(metrics)) >= lines
-    assert read_samples(out / "ddpo")
-    page = write_report([out / "ddpo"], tmp_path / "report").page
+    assert read_samples(out / "nft")
+    page = write_report([out / "nft"], tmp_path / "report").page
     assert "TIFA" in page.read_text()
     for file in out.rglob("*.json"):
         json.loads(file.read_text())

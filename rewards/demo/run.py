@@ -1,5 +1,5 @@
-"""The three uses one after the other: DDPO with TIFA, GRPO with HarmonicEval, best-of-8; then one table and one
-page.
+"""The three uses one after the other: DiffusionNFT with TIFA, GRPO with HarmonicEval, best-of-8; then one table and
+one page.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def run_demo(out: Path, seed: int = 0, overwrite: bool = False) -> dict[str, Any
     """Run the demo and write everything under ``out``.
 
     Args:
-        out: the folder; holds ``ddpo``, ``grpo``, ``best_of_8``, ``summary.json``, ``curves`` and ``report.html``
+        out: the folder; holds ``nft``, ``grpo``, ``best_of_8``, ``summary.json``, ``curves`` and ``report.html``
         afterwards. What was written before an interruption stays readable.
         seed: of training; the held-out prompts and their noise are always the same.
         overwrite: replace an earlier demo in ``out``.
@@ -48,9 +48,9 @@ def run_demo(out: Path, seed: int = 0, overwrite: bool = False) -> dict[str, Any
             raise InputError(f"{out} is not empty; choose another folder with --out or replace it with --overwrite")
         _remove_demo(out)
     out.mkdir(parents=True, exist_ok=True)
-    print("1/3  DDPO with TIFA: a Stable Diffusion pipeline learns to draw what was asked", flush=True)
-    ddpo = load_config(DiffusionRunConfig, _HERE / "ddpo.yaml", {"output_dir": str(out / "ddpo"), "seed": seed})
-    summary: dict[str, Any] = {"seed": seed, "ddpo": run_diffusion(ddpo)}
+    print("1/3  DiffusionNFT with TIFA: a Stable Diffusion pipeline learns to draw what was asked", flush=True)
+    nft = load_config(DiffusionRunConfig, _HERE / "nft.yaml", {"output_dir": str(out / "nft"), "seed": seed})
+    summary: dict[str, Any] = {"seed": seed, "nft": run_diffusion(nft)}
     _save(out, summary, started)
     print("2/3  GRPO with HarmonicEval: a vision-language model learns to describe what is there", flush=True)
     grpo = load_config(LanguageRunConfig, _HERE / "grpo.yaml", {"output_dir": str(out / "grpo"), "seed": seed})
@@ -60,14 +60,14 @@ def run_demo(out: Path, seed: int = 0, overwrite: bool = False) -> dict[str, Any
     summary["best_of_8"] = rerank_captions(out / "best_of_8", pictures=96, seed=seed)
     _save(out, summary, started)
     # The page has the gains of both runs from their own files; what it cannot know stands at its head.
-    tables = [_guidance_table(summary["ddpo"]), _best_of_8_table(summary["best_of_8"])]
-    write_report([out / "ddpo", out / "grpo"], out, title="rewards demo", tables=tables)
+    tables = [_guidance_table(summary["nft"]), _best_of_8_table(summary["best_of_8"])]
+    write_report([out / "nft", out / "grpo"], out, title="rewards demo", tables=tables)
     return summary
 
 
 def _remove_demo(out: Path) -> None:
     """Delete an earlier demo and nothing else: ``out`` may be a folder that holds other things too."""
-    for name in ("ddpo", "grpo", "best_of_8", "curves"):
+    for name in ("nft", "grpo", "best_of_8", "curves"):
         shutil.rmtree(out / name, ignore_errors=True)
     for name in ("summary.json", "report.html"):
         (out / name).unlink(missing_ok=True)
@@ -81,14 +81,14 @@ def _save(out: Path, summary: dict[str, Any], started: float) -> None:
 def demo_tables(summary: dict[str, Any]) -> list[Table]:
     """The demo's results: held-out prompts, the same noise before and after."""
     return [
-        _ddpo_table(summary["ddpo"]),
-        _guidance_table(summary["ddpo"]),
+        _nft_table(summary["nft"]),
+        _guidance_table(summary["nft"]),
         _grpo_table(summary["grpo"]),
         _best_of_8_table(summary["best_of_8"]),
     ]
 
 
-def _ddpo_table(summary: dict[str, Any]) -> Table:
+def _nft_table(summary: dict[str, Any]) -> Table:
     rows = []
     for parts, title in ((summary["reward"]["TIFA"], "TIFA, judge"), (summary["audits"]["oracle"], "TIFA, oracle")):
         for part in ("overall", *(part for part in parts if part != "overall")):
@@ -96,7 +96,7 @@ def _ddpo_table(summary: dict[str, Any]) -> Table:
             label = title if part == "overall" else f"{_INDENT}{part}"
             rows.append(_row(label, v["before"], v["after"], v["gain"], v["low"], v["high"]))
     note = f"Share of right answers on {summary['prompts']} held-out prompts; only the judge trains."
-    return Table("DDPO with TIFA", _HEADER, rows, note)
+    return Table("DiffusionNFT with TIFA", _HEADER, rows, note)
 
 
 def _guidance_table(summary: dict[str, Any]) -> Table:
@@ -107,7 +107,7 @@ def _guidance_table(summary: dict[str, Any]) -> Table:
             name = f"guidance {row['guidance_scale']:g} instead of 1, {judge}"
             rows.append((name, f"{base:.3f}", f"{trained:.3f}", f"{trained - base:+.3f}"))
     note = "Guidance helps without training, at twice the work a picture."
-    return Table("DDPO beside guidance", ("", "untrained", "trained", "gain"), rows, note)
+    return Table("DiffusionNFT beside guidance", ("", "untrained", "trained", "gain"), rows, note)
 
 
 def _grpo_table(summary: dict[str, Any]) -> Table:

@@ -67,8 +67,8 @@ def write_report(
         OSError: A file cannot be written.
 
     Example:
-        >>> write_report(["runs/demo/ddpo"]).page  # doctest: +SKIP
-        PosixPath('runs/demo/ddpo/report.html')
+        >>> write_report(["runs/demo/nft"]).page  # doctest: +SKIP
+        PosixPath('runs/demo/nft/report.html')
     """
     runs = load_runs(paths)
     if out is None:
