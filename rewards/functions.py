@@ -16,6 +16,7 @@ from torch import Tensor
 from rewards.errors import InputError, RewardsError
 from rewards.images import to_pil
 from rewards.reward import Reward
+from rewards.runs.code import code_hash
 from rewards.runs.files import Json
 from rewards.scores import Scores
 
@@ -51,13 +52,15 @@ class FunctionReward(Reward):
             raise InputError(f"{type(function).__name__} is not a reward: it cannot be called")
         self.function = function
         self.source = source
+        self.code = code_hash(function)  # now, before its file is edited
         self.__name__ = name or str(getattr(function, "__name__", type(function).__name__))
         self._like_trl = not {"completions", "completion_ids"}.isdisjoint(inspect.signature(function).parameters)
 
     def identity(self, texts: Sequence[str] | None = None) -> dict[str, Json]:
-        """Its name and where it is defined; what the function does inside is not known."""
+        """Its name, where it is defined, and the digest of its text (:func:`rewards.runs.code.code_hash`: what the
+        function calls is not seen)."""
         home = f"{getattr(self.function, '__module__', '')}:{getattr(self.function, '__qualname__', self.__name__)}"
-        return {"reward": self.__name__, "function": self.source or home}
+        return {"reward": self.__name__, "function": self.source or home, "code": self.code}
 
     def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[object]) -> Scores:
         """See :meth:`rewards.reward.Reward.score`. A picture that cannot be read is not shown to the function.

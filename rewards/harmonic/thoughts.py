@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-_OPEN = re.compile(r"(?:<\|?|\[|◁)(?:begin_of_)?(?:think|thinking|thought|reasoning)\s*(?:\|?>|\]|▷)", re.IGNORECASE)
-_CLOSE = re.compile(r"(?:<\|?/|\[/|◁/|<\|?end_of_)(?:think|thinking|thought|reasoning)\s*(?:\|?>|\]|▷)", re.IGNORECASE)
+from rewards.judges.thoughts import CLOSES, OPENS, final_channel
 
 
 def without_thoughts(text: str) -> str:
@@ -20,9 +17,12 @@ def without_thoughts(text: str) -> str:
         >>> without_thoughts("A dog, I think.</think>A dog."), without_thoughts("A cat. <think>Or")
         ('A dog.', 'A cat.')
     """
-    ends = [match.end() for match in _CLOSE.finditer(text)]
-    rest = text[ends[-1] :] if ends else text
-    unfinished = _OPEN.search(rest)
+    final = final_channel(text)
+    if final is None:
+        return ""
+    ends = [match.end() for match in CLOSES.finditer(final)]
+    rest = final[ends[-1] :] if ends else final
+    unfinished = OPENS.search(rest)
     if unfinished is not None:
         rest = rest[: unfinished.start()]
-    return rest.strip() if ends or unfinished else text
+    return text if rest == text else rest.strip()

@@ -6,21 +6,34 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-_KINDS = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".py", ".gguf")
+_KINDS = frozenset(".safetensors .bin .pt .pth .gguf .json .jinja .txt .model .bpe .tiktoken .spm .vocab .py".split())
 """Suffixes of what `from_pretrained` reads: weights, configs, templates, vocabularies, code."""
+
+_DEEPEST = 2
+"""Folders within folders that are looked into: `1_Pooling/config.json`, `unet/…`, and one more."""
 
 
 def stamps(folder: str | Path) -> dict[str, list[int]]:
     """Name -> size, time of the last change and i-node of every file of a checkpoint: what tells that it changed."""
     found = {}
-    for file in sorted([*Path(folder).glob("*"), *Path(folder).glob("*/*.jinja")]):
-        if file.suffix in _KINDS and file.is_file():
-            at = file.stat()
-            found[file.relative_to(folder).as_posix()] = [at.st_size, at.st_mtime_ns, at.st_ctime_ns, at.st_ino]
+    for file in sorted(_files(Path(folder), _DEEPEST)):
+        at = file.stat()
+        found[file.relative_to(folder).as_posix()] = [at.st_size, at.st_mtime_ns, at.st_ctime_ns, at.st_ino]
     return found
+
+
+def _files(folder: Path, depth: int) -> Iterator[Path]:
+    """What counts in a folder; hidden folders and a trainer's own checkpoints are none of a model's."""
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if entry.is_dir():
+            if depth and not entry.name.startswith((".", "checkpoint-")):
+                yield from _files(entry, depth - 1)
+        elif entry.suffix.lower() in _KINDS and entry.is_file():
+            yield entry
 
 
 def content_of_folder(folder: str | Path) -> str:

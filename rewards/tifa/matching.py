@@ -27,6 +27,7 @@ import torch
 
 from rewards.errors import InputError
 from rewards.judges.hub import why_missing
+from rewards.judges.weights import content_of_folder
 from rewards.tifa import SENTENCE_MODEL, closed
 from rewards.tifa.closed import polarity, quantity
 from rewards.tifa.normalization import normalize_answer
@@ -103,15 +104,18 @@ class AnswerMatcher:
         if mode != "code" and sentence_model is None:
             raise InputError(f"mode={mode!r} matches by SBERT and needs a sentence model")
         self.sentence_model = sentence_model
+        in_folder = sentence_model is not None and Path(sentence_model).is_dir()
+        self.weights = content_of_folder(sentence_model) if in_folder and sentence_model is not None else None
         self.threshold = threshold
         self.mode = mode
         self.device = device
         self._reset()
 
     def identity(self) -> dict[str, Any]:
-        """What must be recorded with a score for it to be made again."""
+        """What must be recorded with a score for it to be made again; of a directory what it holds."""
         threshold = None if self.mode == "official" else self.threshold
-        return {"sentence_model": self.sentence_model, "threshold": threshold, "mode": self.mode}
+        content = {} if self.weights is None else {"sentence_weights": self.weights}
+        return {"sentence_model": self.sentence_model, **content, "threshold": threshold, "mode": self.mode}
 
     def load(self) -> None:
         """Load the sentence model now instead of when an answer first needs it.
@@ -226,17 +230,17 @@ def match_exactly(answer: str, choices: Sequence[str]) -> Match:
     offered = set(normalized)
     meant: str | None = None
     if offered <= {"yes", "no"} or offered >= {"yes", "no"}:
-        meant = polarity(wanted)
+        meant = polarity(answer)
     elif sum(map(is_number, offered)) > 1:
-        meant = quantity(wanted)
+        meant = quantity(answer)
     elif is_number(wanted):  # "two" among "1 dog", "2 dogs"
-        normalized = [quantity(choice) or "" for choice in normalized]
+        normalized = [quantity(choice) or "" for choice in choices]
         meant = wanted if normalized.count(wanted) == 1 else None
     return Match(normalized.index(meant), "exact", 1.0) if meant in normalized else Match(None, "unmatched")
 
 
 def is_closed(text: str) -> bool:
-    """Whether a text means what it says and nothing near it: a number, "yes", "no", or nothing at all.
+    """Whether a text means what it says and nothing near it: a number, "yes", "no", "A-", or nothing at all.
 
     Example:
         >>> is_closed("Yes!"), is_closed("three"), is_closed("red")

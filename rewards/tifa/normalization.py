@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from rewards.tifa.numbers import in_digits
+from rewards.tifa.numbers import MULTIPLIERS, NUMBER_WORDS, in_digits
 
 _APOSTROPHES = re.compile(r"['’‘ʼ`´]")
 _DASHES = re.compile(r"[\u2010-\u2015\u2212]")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
+_SUPERSCRIPTS = re.compile(r"[⁺⁻]?[\u00b2\u00b3\u00b9\u2070\u2074-\u2079]+")
+_SIGN_AT_THE_START = re.compile(rf"^- ?(?=\.?\d|(?:{'|'.join([*NUMBER_WORDS, *MULTIPLIERS])})\b)")
 
 # An "a" after one of these, or after a word in -ing, is an article; after any other word it may be a name: vitamin A.
 _BEFORE_ARTICLE = frozenset(
@@ -38,9 +40,10 @@ def normalize_answer(text: str) -> str:
     """The form in which answers and choices are compared.
 
     Unicode forms, case, blanks, invisible characters, punctuation and articles are dropped and numbers in words become
-    digits ("a dozen" is "12", "3.0" is "3", "minus five" is "-5"). Kept is what changes the meaning: the sign of a
-    number, its decimal point, "%", the "#" of "C#", and an "a" that is no article. A text that consists of nothing else
-    ("the", "?") is kept as it is, so that nothing but what cannot be seen becomes empty.
+    digits ("a dozen" is "12", "3.0" and "03" are "3", "minus five" is "-5"). Kept is what changes the meaning: the sign
+    of a number ("- 3" at the start of a text is "-3"), its decimal point, its exponent ("2²" is "2^2"), "%", the "#" of
+    "C#", the "-" of the grade "A-", and an "a" that is no article. A text that consists of nothing else ("the", "?") is
+    kept as it is, so that nothing but what cannot be seen becomes empty.
 
     Example:
         >>> normalize_answer("The  T-shirt.")
@@ -50,9 +53,30 @@ def normalize_answer(text: str) -> str:
         >>> normalize_answer("Vitamin A"), normalize_answer("-5")
         ('vitamin a', '-5')
     """
-    plain = collapse_blanks(_visible(unicodedata.normalize("NFKC", text)).casefold())
-    words = in_digits(_without_punctuation(plain).split())
+    plain = plain_text(text)
+    words = in_digits(_without_punctuation(_SIGN_AT_THE_START.sub("minus ", plain)).split())
     return " ".join(_without_articles(words) or words) or plain
+
+
+def plain_text(text: str) -> str:
+    """A text in one Unicode form, in lower case, with plain blanks and dashes and nothing that cannot be seen.
+
+    Example:
+        >>> plain_text("Two\u2010Year\u2013Old"), plain_text("2²"), plain_text("2½")
+        ('two-year-old', '2^2', '2 1/2')
+    """
+    marked = _SUPERSCRIPTS.sub(lambda match: f"^{match[0]}", text)
+    apart = "".join(_apart(marked, position) for position in range(len(marked)))
+    folded = _visible(unicodedata.normalize("NFKC", apart)).casefold()
+    return collapse_blanks(_DASHES.sub("-", folded).replace("\u2044", "/"))
+
+
+def _apart(text: str, position: int) -> str:
+    """A character that becomes digits (a fraction, a number in a circle) stays apart from the digits beside it."""
+    character = text[position]
+    if unicodedata.category(character) == "No" and text[position - 1 : position].isdecimal():
+        return f" {character}" if "<super>" not in unicodedata.decomposition(character) else character
+    return character
 
 
 def _visible(text: str) -> str:
@@ -80,7 +104,7 @@ def _without_articles(words: list[str]) -> list[str]:
 
 
 def _without_punctuation(text: str) -> str:
-    text = _DASHES.sub("-", _THOUSANDS.sub("", _APOSTROPHES.sub("", text))).replace("\u2044", "/")
+    text = _THOUSANDS.sub("", _APOSTROPHES.sub("", text))
     return "".join(_character(text, position) for position in range(len(text)))
 
 
@@ -94,9 +118,13 @@ def _character(text: str, position: int) -> str:
         return "." if before.isdecimal() else "0."
     if character in "-+" and starts and (after.isdecimal() or text[position + 1 : position + 3].strip(".").isdecimal()):
         return "-" if character == "-" else ""
+    if character in "-*" and not after.isalnum() and before.isalpha() and not text[: position - 1][-1:].isalnum():
+        return character  # the grade A- is no A
+    if character in "′″‰‱" and before.isdecimal():
+        return character
     if character == "-" and before == "a" and after.isalnum() and not text[: position - 1].rstrip(" ([")[-1:].isalnum():
         return "-"  # an A-frame is no frame
-    if character == "%" and before.isdecimal():
+    if character in "%٪" and before.isdecimal():
         return " percent "
     if character == "&":
         return " and "

@@ -16,7 +16,8 @@ NUMBER_WORDS = {word: value for value, word in enumerate(_UNITS)} | {
 """English number words up to ninety; "twenty-one" is read as two words."""
 
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
-_MULTIPLIERS = {"dozen": 12, "hundred": 100, **_SCALES}
+MULTIPLIERS = {"dozen": 12, "hundred": 100, **_SCALES}
+"""Words that multiply the number before them."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -26,7 +27,7 @@ def is_number(word: str) -> bool:
 
 
 def in_digits(words: Sequence[str]) -> list[str]:
-    """Words with every number in one form: no words, no sign but "-", no zeros that end a decimal.
+    """Words with every number in one form: no words, no sign but "-", no zeros that begin it or end a decimal.
 
     Args:
         words: lower case, without punctuation.
@@ -44,7 +45,7 @@ def in_digits(words: Sequence[str]) -> list[str]:
         found.append(_shortest(words[at]) if value is None else str(value))
         at = after
         if len(found) > 1 and found[-2] in ("minus", "negative") and is_number(found[-1]):
-            found[-2:] = [found[-1] if found[-1].startswith("-") else f"-{found[-1]}"]
+            found[-2:] = [found[-1] if found[-1].startswith("-") or found[-1] == "0" else f"-{found[-1]}"]
     return found
 
 
@@ -65,7 +66,7 @@ def _read(words: Sequence[str], start: int, follows_number: bool) -> tuple[int |
             at += 1 + joined
             room = 10 if value >= 20 else 0
         elif word in ("hundred", "dozen") and 0 < group < 100:
-            group *= _MULTIPLIERS[word]
+            group *= MULTIPLIERS[word]
             at, room = at + 1, 100 if word == "hundred" else 0
         elif word in _SCALES and 0 < group < 1000 and _SCALES[word] < scale:
             scale = _SCALES[word]
@@ -82,19 +83,23 @@ def _first(words: Sequence[str], start: int, follows_number: bool) -> tuple[int 
     after = words[start + 1] if start + 1 < len(words) else ""
     if word in NUMBER_WORDS:
         return NUMBER_WORDS[word], start + 1
-    if word.isascii() and word.isdecimal() and after in _MULTIPLIERS:
+    if word.isascii() and word.isdecimal() and after in MULTIPLIERS:
         return int(word), start + 1
     if word == "half" and words[start + 1 : start + 3] in (["a", "dozen"], ("a", "dozen")):
         return 6, start + 3
     if word == "half" and after == "dozen":
         return 6, start + 2
-    if word == "a" and after in _MULTIPLIERS:
+    if word == "a" and after in MULTIPLIERS:
         return 1, start + 1
-    if word in _MULTIPLIERS and not follows_number:
+    if word in MULTIPLIERS and not follows_number:
         return 1, start
     return None, start
 
 
 def _shortest(word: str) -> str:
-    """ "3.0" -> "3", "2.50" -> "2.5"; other words as they are."""
-    return word.rstrip("0").rstrip(".") if is_number(word) and "." in word else word
+    """ "3.0" -> "3", "2.50" -> "2.5", "03" -> "3", "-0" -> "0"; other words as they are."""
+    if not is_number(word):
+        return word
+    whole, dot, decimals = word.removeprefix("-").partition(".")
+    value = (whole.lstrip("0") or "0") + (dot + decimals).rstrip("0").rstrip(".")
+    return f"-{value}" if word.startswith("-") and value != "0" else value

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from rewards.judges.cache import CachedJudge
 from rewards.judges.loading import load_judge
-from rewards.judges.weights import content_of_folder
+from rewards.judges.weights import content_of_folder, stamps
 from tests import tiny_models
 
 
@@ -45,12 +45,36 @@ def test_other_weights_in_the_folder_are_another_judge(tmp_path):
     assert torch.equal(found, after.rate(images, prompts).probabilities) and not torch.allclose(found, remembered)
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "preprocessor_config.json", "chat_template.jinja"])
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "tokenizer.json", "preprocessor_config.json", "chat_template.jinja", "1_Pooling/config.json",
+     "2_Dense/pytorch_model.bin", "0_Transformer/model.safetensors", "open_clip.pt", "model.pth", "vocab.bpe",
+     "additional_chat_templates/tool.jinja", "unet/shards/a.safetensors", "text_encoder/config.json", "MODEL.BIN",
+     "tekken.tiktoken", "spiece.model", "merges.txt", "modeling.py"],
+)  # fmt: skip
 def test_everything_that_is_loaded_counts(tmp_path, name):
-    (tmp_path / name).write_text("{}")
-    before = content_of_folder(tmp_path)
-    (tmp_path / name).write_text("[]")
-    assert content_of_folder(tmp_path) != before
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("{}")
+    before = content_of_folder(folder)
+    (folder / name).write_text("[]")
+    assert content_of_folder(folder) != before
+
+
+@pytest.mark.parametrize("name", [".git/config.json", "checkpoint-10/optimizer.pt", "a/b/c/config.json", "README.md"])
+def test_what_no_model_reads_does_not(tmp_path, name):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    before = content_of_folder(folder)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("[]")
+    assert content_of_folder(folder) == before
+
+
+def test_a_name_that_is_no_folder_has_no_stamps(tmp_path):
+    assert stamps("org/none-such") == stamps(tmp_path / "none") == {}
 
 
 def test_a_file_is_read_once_while_it_stays(tmp_path, monkeypatch):

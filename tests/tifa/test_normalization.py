@@ -45,6 +45,16 @@ from rewards.tifa.numbers import NUMBER_WORDS, is_number
         ("1/2", "\u00bd"),
         ("man in a hat", "the man in the hat"),
         ("sitting on a bench", "sitting on bench"),
+        ("03", "3"),
+        ("-0.0", "0"),
+        ("007", "7"),
+        ("00.50", "0.5"),
+        ("- 3", "-3"),
+        ("-three", "-3"),
+        ("m\u00b2", "m^2"),
+        ("H\u2082O", "H2O"),
+        ("2\u00bd", "2 1/2"),
+        ("dog - brown", "dog brown"),
     ],
 )
 def test_equal_after_normalization(left: str, right: str) -> None:
@@ -55,7 +65,9 @@ def test_equal_after_normalization(left: str, right: str) -> None:
     ("left", "right"),
     [("2", "3"), ("2.5", "25"), ("red", "blue"), ("", "?"), ("a", "the"), ("0", "no"), ("c", "c+"), ("é", "e"),
      ("-5", "5"), (".5", "5"), ("50%", "50"), ("c#", "c"), ("vitamin", "Vitamin A"), ("hepatitis A", "hepatitis"),
-     ("A-frame", "frame"), ("12 hundred", "12 100"), ("1/2", "12")],
+     ("A-frame", "frame"), ("12 hundred", "12 100"), ("1/2", "12"),
+     ("A-", "A"), ("O-", "O"), ("2\u00b2", "22"), ("x\u00b2", "x2"), ("- 3", "3"), ("2\u00bd", "21/2"),
+     ("5\u2032", "5")],
 )  # fmt: skip
 def test_different_after_normalization(left: str, right: str) -> None:
     assert normalize_answer(left) != normalize_answer(right)

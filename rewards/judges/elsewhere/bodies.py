@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import ctypes.util
 from base64 import b64decode
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -69,8 +69,13 @@ class Limits:
     all_pixels: int = 33_554_432
 
 
-async def read_bytes(stream: AsyncIterator[bytes], limits: Limits) -> bytearray:
-    """The whole request, counted while it arrives: the length in the header may lie.
+async def read_bytes(stream: AsyncIterator[bytes], limits: Limits, hold: Callable[[int], None]) -> bytearray:
+    """The whole request, counted while it arrives: the length in the header may lie, or be missing.
+
+    Args:
+        stream: Its parts.
+        limits: What it may cost.
+        hold: Called with the bytes so far; it raises where there is no room for them beside other requests.
 
     Raises:
         Refused: It is too large.
@@ -80,6 +85,7 @@ async def read_bytes(stream: AsyncIterator[bytes], limits: Limits) -> bytearray:
         received += part
         if len(received) > limits.bytes:
             raise Refused(413, f"the request is larger than {limits.bytes} bytes")
+        hold(len(received))
     return received
 
 

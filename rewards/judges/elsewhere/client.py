@@ -61,8 +61,9 @@ class RemoteJudge(Judge):
         self._connection = Connection(base, os.environ.get(TOKEN_ENV), deadline, timeout)
         self._bytes_a_request = bytes_a_request
         entry = self._describe(url)
-        self.name, self.revision, self.prompts = entry["name"], entry["identity"].get("revision"), entry["prompts"]
         self._identity: dict[str, Json] = entry["identity"]
+        self.name, self.prompts = entry["name"], entry.get("prompts")
+        self.revision = self._identity.get("revision")  # type: ignore[assignment]  # None or a text
         self.one_word = str(entry.get("one_word", self.one_word))
         told = entry.get("abilities")
         self._abilities = super().abilities & frozenset(told) if isinstance(told, list) else super().abilities
@@ -147,17 +148,18 @@ class RemoteJudge(Judge):
         response = self._connection.get("/health")
         if response.status_code == 401:
             raise RewardsError(f"the judge at {url} asks for a token: set {TOKEN_ENV}")
+        stranger = RewardsError(f"what answers at {url} is not `rewards serve` (status {response.status_code})")
         try:
             health = response.json()
             protocol, judges = health["protocol"], health["judges"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise RewardsError(
-                f"what answers at {url} is not `rewards serve` (status {response.status_code})"
-            ) from error
+            raise stranger from error
         if protocol != PROTOCOL:
             raise RewardsError(
                 f"the judge at {url} speaks protocol {protocol}, this client {PROTOCOL}: install the same version"
             )
+        if not isinstance(judges, dict) or not all(map(_is_described, judges.values())):
+            raise stranger
         if self._judge is None:
             if len(judges) != 1:
                 raise InputError(f"the server at {url} holds several judges: add /NAME, one of {', '.join(judges)}")
@@ -208,6 +210,16 @@ class RemoteJudge(Judge):
         if not isinstance(found, list) or len(found) != rows or not all(isinstance(row, dict) for row in found):
             return [GaveUp("the judge's server answered in another shape")] * rows
         return found
+
+
+def _is_described(entry: object) -> bool:
+    """Whether an entry of `/health` tells what a client needs to know of a judge."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("name"), str)
+        and isinstance(entry.get("identity"), dict)
+        and isinstance(entry.get("prompts"), dict | None)
+    )
 
 
 def _split(url: str) -> tuple[str, str | None]:

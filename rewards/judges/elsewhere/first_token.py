@@ -11,9 +11,12 @@ from typing import NamedTuple
 from rewards.judges.elsewhere.http import Answer, GaveUp
 from rewards.judges.elsewhere.said import check_spoken
 
-SENTINEL = -100.0
-"""Log-probabilities below it say "not computed" (servers fill with -9999, -1000, -inf): no probability is that small
-in a list of the likeliest tokens."""
+SENTINEL = -40.0
+"""Log-probabilities from it downwards say "not computed": servers fill with -9999, -1000, -100, -99 or -inf.
+
+No word is lost by this. Tokens that are not listed have at most the smallest listed probability, and no vocabulary has
+ten million of them: where a true entry is as small as e^-40, the rest has less than 1e-10 in all, so that a list
+without that entry still adds up to 1 and hides nothing. Where the list leaves more than that, the entry cannot be true."""
 
 MOST_TOTAL = 1 + 1e-3
 """Largest sum of a list of probabilities; servers round."""

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import random
+import re
 import threading
 import time
 from collections import Counter, deque
@@ -26,7 +27,9 @@ T = TypeVar("T")
 Answer: TypeAlias = dict[str, Any]
 """A JSON object from a server. Whoever reads it reckons with every shape."""
 
-RETRIED_STATUSES = (408, 409, 425, 429, 500, 502, 503, 504)
+RETRIED_STATUSES = (408, 409, 425, 429, 500, 502, 503, 504, *range(520, 531), 598, 599)
+"""What may pass; 520 to 530, 598 and 599 are the words of proxies for a server that is down, slow or overloaded."""
+
 FIRST_WAIT, LONGEST_WAIT = 0.25, 20.0
 """Seconds before the first retry, doubled for each further one up to the longest; half of each wait is random."""
 
@@ -196,10 +199,9 @@ class Connection:
             return Failed("answered broken JSON")
         if not isinstance(answer, dict):
             return Failed("answered JSON that is not an object")
-        if answer.get("error"):  # proxies and gateways answer so, with status 200
-            said = answer["error"]
-            status = said.get("code") if isinstance(said, dict) else None
-            if isinstance(status, int) and 400 <= status < 500 and status not in RETRIED_STATUSES:
+        if (said := _complaint(answer)) is not None:
+            status = _status(said)
+            if status is not None and 400 <= status < 500 and status not in RETRIED_STATUSES:
                 self._refused(status, str(said))
             return Failed(f"answered an error: {_short(str(said))}")
         return answer
@@ -270,6 +272,28 @@ def _retry_after(response: httpx.Response) -> float | None:
         except (ValueError, TypeError, OverflowError, IndexError, OSError):
             return None
     return seconds if seconds > 0 and not math.isnan(seconds) else None
+
+
+def _complaint(answer: Answer) -> object | None:
+    """What a server (or a proxy or gateway before it) complains of although its status is 200; None for an answer.
+
+    "error" is one beside anything else; the other words of the trade are where nothing that was asked for is there.
+    """
+    if answer.get("error"):
+        return answer["error"] if isinstance(answer["error"], dict) else answer
+    if any(key in answer for key in ("choices", "rows", "unsupported")):
+        return None
+    failed = answer.get("object") == "error" or answer.get("success") is False
+    failed |= str(answer.get("status")).casefold() in ("error", "fail", "failed", "failure")
+    failed |= any(answer.get(key) for key in ("errors", "detail", "details", "fault", "error_message", "message"))
+    return answer if failed else None
+
+
+def _status(said: object) -> int | None:
+    """The HTTP status that a complaint holds as its code: a number, or its digits."""
+    codes = [said.get(key) for key in ("code", "status", "status_code")] if isinstance(said, dict) else []
+    found = [int(str(code)) for code in codes if not isinstance(code, bool) and re.fullmatch(r"[1-5]\d\d", str(code))]
+    return found[0] if found else None
 
 
 def _reason(error: Exception) -> str:

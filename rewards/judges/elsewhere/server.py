@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 from urllib.parse import SplitResult, urlsplit
@@ -123,12 +123,13 @@ def build_app(
         admit(request)
         if name not in queues or ability not in ABILITIES:
             raise HTTPException(404, f"no {ability!r} of a judge {name!r} here; judges: {', '.join(queues)}")
-        kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise HTTPException(415, f"expected application/json, got {kind}")
+            # A page in a browser may send text, forms and bodies without a type to other sites unasked; not JSON.
+            raise HTTPException(415, f"expected the Content-Type application/json, got {kind or 'none'}")
         try:
-            async with room.for_request(request):
-                received = await read_bytes(request.stream(), limits)
+            async with room.for_request(request) as hold:
+                received = await read_bytes(request.stream(), limits, hold)
                 large, loop = len(received) > LARGE, asyncio.get_running_loop()
                 try:
                     body, pictures = await loop.run_in_executor(decoding, read_rows, received, limits)
@@ -160,25 +161,33 @@ def _parts(url: str) -> SplitResult:
 
 
 class _Room:
-    """Bytes of requests that are held at a time: callers beyond them are sent away before they are read."""
+    """Bytes of requests that are held at a time: callers beyond them are sent away before they are read, or while they
+    are where they did not say how long they are (chunked requests)."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._held = 0
 
     @asynccontextmanager
-    async def for_request(self, request: Request) -> AsyncIterator[None]:
+    async def for_request(self, request: Request) -> AsyncIterator[Callable[[int], None]]:
+        """What is to be called with the bytes that have arrived; they are let go of at the end."""
+        told = request.headers.get("content-length", "0")
+        if not (told.isascii() and told.isdecimal()):
+            raise Refused(422, "the length of the request is not a number")
+        mine = 0
+
+        def hold(size: int) -> None:
+            nonlocal mine
+            others = self._held - mine
+            if others and others + size > self.most:
+                raise QueueFull(others, 1.0)
+            self._held, mine = others + max(mine, size), max(mine, size)
+
         try:
-            length = int(request.headers.get("content-length", "0"))
-        except ValueError as error:
-            raise Refused(422, "the length of the request is not a number") from error
-        if self._held and self._held + length > self.most:
-            raise QueueFull(self._held, 1.0)
-        self._held += length
-        try:
-            yield
+            hold(int(told))
+            yield hold
         finally:
-            self._held -= length
+            self._held -= mine
 
 
 async def _judged(

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rewards.errors import InputError
 from rewards.judges.local import resolve_device, resolve_dtype
+from rewards.judges.thoughts import CLOSES, OPENS, WHOLE
 from rewards.tifa.questions.language_model import NEW_TOKENS, Completion, few_shot_prompt, prompt_hash
 
 LLAMA2 = "tifa-benchmark/llama2_tifa_question_generation"
@@ -137,7 +138,9 @@ class ChatModel:
     def _completion(self, tokens: list[int], stop: str) -> Completion:
         ends = {self.tokenizer.pad_token_id, self.tokenizer.eos_token_id}
         ends |= _as_set(self.model.generation_config.eos_token_id)
-        text = self.tokenizer.decode(tokens, skip_special_tokens=True)
+        text = WHOLE.sub("", self.tokenizer.decode(tokens, skip_special_tokens=True))
+        if OPENS.search(text) or CLOSES.search(text):
+            return Completion(None, error="the model did not come to the end of its thoughts")
         # A row that ended is filled up with padding; one that fills the whole output with text was stopped.
         ended = (tokens[-1:] and tokens[-1] in ends) or stop in text
         return Completion(text, cut_off=len(tokens) >= self.new_tokens and not ended)

@@ -110,7 +110,7 @@ def verdict(
     else:
         wanted, chosen, said = (normalize_answer(text) for text in (wanted, chosen, free_form))
         if mode == "code" and is_number(wanted):
-            said = quantity(said) or said
+            said = quantity(free_form) or said
     f1 = word_f1(said, wanted, mode)
     if chosen != wanted:
         return Verdict(False, f1, f"with choices the answer is {multiple_choice!r}")

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rewards.judges.elsewhere.http import Budget, Connection, GaveUp
+from rewards.judges.elsewhere.said import read_answer, was_cut
 from rewards.runs.files import Json
 from rewards.tifa.questions.language_model import NEW_TOKENS, Completion, few_shot_prompt, prompt_hash
 
@@ -86,8 +87,9 @@ class ServerModel:
             body["stop"] = [stop]
         try:
             tokens = len(request) // 4 + self.new_tokens
-            choice = self._connection.post("/chat/completions", body, self._budget, tokens)["choices"][0]
-            return Completion(str(choice["message"]["content"] or ""), cut_off=choice.get("finish_reason") == "length")
+            answer = self._connection.post("/chat/completions", body, self._budget, tokens)
+            text = read_answer(answer, may_be_cut=True)
+            return Completion(text, cut_off=was_cut(answer["choices"][0]))
         except GaveUp as error:
             return Completion(None, error=str(error))
         except (KeyError, IndexError, TypeError, AttributeError) as error:  # JSON of another shape

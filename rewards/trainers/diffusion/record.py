@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from diffusers.configuration_utils import ConfigMixin
 from torch import nn
+from transformers import ImageProcessingMixin, PreTrainedModel, PreTrainedTokenizerBase
 
 from rewards.reward import Reward
 from rewards.runs.files import Json
@@ -64,15 +66,30 @@ def identity(
 
 
 def base_model(pipeline: Any) -> dict[str, Json]:
-    """The identity of a pipeline as it was loaded: its class, the weights of every part, and every part's config."""
+    """The identity of a pipeline as it was loaded: its class, the weights of every part, and every part's config (of a
+    tokenizer its vocabulary)."""
     components = getattr(pipeline, "components", {})  # what is no pipeline is refused with a clear error later
     parts = {name: _fingerprint(part) for name, part in components.items() if isinstance(part, nn.Module)}
-    configs = {
-        name: content_hash({key: value for key, value in part.config.items() if not key.startswith("_")})
-        for name, part in components.items()
-        if isinstance(part, ConfigMixin)  # scheduler, VAE, denoiser
-    }
-    return {"class": type(pipeline).__name__, "weights": parts, "configs": configs}
+    configs = {name: _config(part) for name, part in components.items()}
+    kept: dict[str, Json] = {name: config for name, config in configs.items() if config is not None}
+    return {"class": type(pipeline).__name__, "weights": parts, "configs": kept}
+
+
+def _config(part: object) -> str | None:
+    if isinstance(part, ConfigMixin):  # scheduler, VAE, denoiser
+        settings = dict(part.config)
+    elif isinstance(part, PreTrainedModel):  # text and image encoders
+        settings = part.config.to_diff_dict()
+    elif isinstance(part, PreTrainedTokenizerBase):
+        special = {name: str(token) for name, token in part.special_tokens_map.items()}
+        settings = {"vocabulary": part.get_vocab(), "special": special, "longest": part.model_max_length}
+    elif isinstance(part, ImageProcessingMixin):
+        settings = part.to_dict()
+    else:
+        return None
+    # Where it was loaded from and by which version is not what it is; what is no JSON value is told by its text.
+    told = {key: value for key, value in settings.items() if not key.startswith("_") and key != "transformers_version"}
+    return content_hash(json.loads(json.dumps(told, default=str)))
 
 
 def _fingerprint(module: nn.Module) -> str:

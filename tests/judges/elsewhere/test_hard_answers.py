@@ -5,12 +5,15 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rewards.harmonic.reward import HarmonicEval
 from rewards.judges.base import UnsupportedAbility
 from rewards.judges.cache import CachedJudge
 from rewards.judges.elsewhere import http
 from rewards.judges.elsewhere.chat import ChatJudge
+from rewards.judges.elsewhere.first_token import read_listed
 from rewards.tifa.matching import AnswerMatcher
 from rewards.tifa.questions.question import Question
 from rewards.tifa.reward import TIFA
@@ -129,13 +132,24 @@ def test_what_is_equal_beside_the_ratings_does_not_matter(serve):
     assert torch.allclose(found.probabilities, torch.tensor([[0, 0, 0, 0.5, 0.1]]))
 
 
-def test_a_sentinel_hides_a_rating_and_does_not_set_it_to_zero(serve):
-    filled = listing(("4", 0.5), ("the", 0.3), ("5", -9999.0), ("3", -9999.0))
+@pytest.mark.parametrize("sentinel", [-9999.0, -1000.0, -100.0, -99.0, -50.0, -math.inf])
+def test_a_sentinel_hides_a_rating_and_does_not_set_it_to_zero(serve, sentinel):
+    filled = listing(("4", 0.5), ("the", 0.3), ("5", sentinel), ("3", sentinel))
     plain = listing(("4", 0.5), ("the", 0.3))
     judge = serve(lambda number, body: ok(filled if "filled" in json.dumps(body["messages"]) else plain))
     found = judge.rate([tiny_models.picture()] * 2, ["filled", "plain"])
     assert found.probabilities.isnan().all() and found.reasons[0] == found.reasons[1]
     assert "did not list" in found.reasons[0]
+
+
+@given(certain=st.floats(1e-12, 1e-3), small=st.floats(-80.0, -30.0))
+def test_a_true_entry_below_the_cut_is_not_missed(certain, small):
+    """A list with a true entry so small adds up to 1: whether it is read or left out changes nothing."""
+    top = {"5": math.log1p(-certain), "4": math.log(certain), "3": small}
+    entries = [{"token": token, "logprob": value} for token, value in top.items()]
+    answer = {"choices": [{"message": {}, "logprobs": {"content": [{"top_logprobs": entries}]}}]}
+    found = read_listed(answer, ("1", "2", "3", "4", "5"), 1e-6, "ratings")
+    assert found.probabilities == pytest.approx([0, 0, 0, certain, 1 - certain], abs=1e-12) and found.unseen < 1e-12
 
 
 SCALE = tuple(str(rating) for rating in range(1, 11))

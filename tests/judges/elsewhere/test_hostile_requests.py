@@ -103,14 +103,56 @@ def test_health_never_waits(serve):  # noqa: F811
         ({"Content-Type": "multipart/form-data; boundary=x"}, 415), ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403), ({"Host": "evil.example"}, 403), ({"Host": "127.0.0.1.evil.example:80"}, 403),
         ({"Content-Type": "application/json; charset=utf-8"}, 200), ({"Host": "localhost"}, 200), ({}, 200),
+        ({"Content-Type": ""}, 415),
     ],
 )  # fmt: skip
 def test_pages_of_other_sites_are_refused(serve, headers, status):  # noqa: F811
     served = serve(build_app({"j": Answering()}))
+    headers = {"Content-Type": "application/json"} | headers
     found = httpx.post(served.url + "/judges/j/answer", content=json.dumps(body(a=png(9, 9))), headers=headers)
     assert found.status_code == status
     if "Host" in headers or "Origin" in headers:
         assert httpx.get(served.url + "/health", headers=headers).status_code == status
+
+
+def test_a_body_without_a_type_is_not_taken_for_json(serve):  # noqa: F811
+    """A page in a browser may send such a body (a Blob) to any site unasked."""
+    served = serve(build_app({"j": Answering()}))
+    found = httpx.post(served.url + "/judges/j/answer", content=json.dumps(body(a=png(9, 9))))
+    assert found.status_code == 415 and "got none" in found.text
+
+
+def test_chunked_requests_are_counted_while_they_arrive(serve):  # noqa: F811
+    """They do not say how long they are: each counted as nothing, and any number of them was held at a time."""
+    served = serve(build_app({"j": Answering()}, limits=Limits(bytes=1_000_000)))
+    url, json_type = served.url + "/judges/j/answer", {"Content-Type": "application/json"}
+    content = json.dumps(body(a=png(9, 9))).encode()
+    assert answers(httpx.post(url, content=iter([content[:50], content[50:]]), headers=json_type)) == ["9x9"]
+    too_large = httpx.post(url, content=iter([b" " * 600_000] * 2), headers=json_type)
+    assert too_large.status_code == 413 and "larger than 1000000 bytes" in too_large.text
+    go_on, statuses = threading.Event(), []
+
+    def slow():
+        yield b" " * 900_000
+        go_on.wait(20)
+        yield content
+
+    threads = [
+        threading.Thread(
+            target=lambda: statuses.append(httpx.post(url, content=slow(), headers=json_type, timeout=60).status_code)
+        )
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    time.sleep(1.0)
+    third = httpx.post(url, content=iter([b" " * 300_000]), headers=json_type)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert third.status_code == 503 and int(third.headers["retry-after"]) >= 1
+    assert statuses == [200, 200]
+    assert answers(httpx.post(url, content=iter([content]), headers=json_type)) == ["9x9"]  # all was let go of
 
 
 def test_a_full_queue_sends_away_and_says_when_to_come_back(serve):  # noqa: F811

@@ -97,16 +97,43 @@ def test_broken_json_is_tried_again_and_ends_in_a_reason(monkeypatch, content):
     always.stop()
 
 
-@pytest.mark.parametrize("error", ["overloaded", {"message": "busy"}, {"code": 503, "message": "busy"}, {"code": "x"}])
-def test_an_error_with_status_200_is_tried_again(monkeypatch, error):
+COMPLAINTS = [
+    {"error": "overloaded"}, {"error": {"message": "busy"}}, {"error": {"code": 503, "message": "busy"}},
+    {"error": {"code": "x"}}, {"error": "busy", "choices": []}, {"object": "error", "message": "busy", "code": 500},
+    {"object": "error"}, {"detail": "busy"}, {"detail": [{"msg": "busy"}]}, {"errors": ["busy"]},
+    {"errors": [{"message": "busy"}]}, {"message": "busy"}, {"status": "error"}, {"success": False, "result": None},
+    {"fault": {"faultstring": "busy"}}, {"object": "error", "code": 429}, {"error_message": "busy"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("complaint", COMPLAINTS, ids=json.dumps)
+def test_an_error_with_status_200_is_tried_again(monkeypatch, complaint):
     monkeypatch.setattr(http, "FIRST_WAIT", 0.01)
-    server = ChatServer(lambda number, body: ok({"error": error} if number < 3 else {"fine": True}))
+    server = ChatServer(lambda number, body: ok(complaint if number < 3 else {"fine": True}))
     assert Connection(server.url, deadline=5.0).post("/chat", {}) == {"fine": True}
     server.stop()
 
 
-def test_a_refusal_with_status_200_is_not():
-    server = ChatServer(lambda number, body: ok({"error": {"code": 400, "message": "image too large"}}))
+@pytest.mark.parametrize("answer", [{"choices": [], "detail": "x"}, {"rows": [], "message": "x"}, {"error": None}, {}])
+def test_what_stands_beside_an_answer_is_no_complaint(answer):
+    server = ChatServer(lambda number, body: ok(answer))
+    assert Connection(server.url, deadline=1.0).post("/chat", {}) == answer
+    server.stop()
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 520, 521, 522, 523, 524, 525, 526, 527, 529, 530])
+def test_statuses_that_may_pass_are_tried_again(monkeypatch, status):
+    monkeypatch.setattr(http, "FIRST_WAIT", 0.01)
+    server = ChatServer(lambda number, body: (status, {}, b"busy") if number < 3 else ok({"fine": True}))
+    assert Connection(server.url, deadline=5.0).post("/chat", {}) == {"fine": True}
+    server.stop()
+
+
+@pytest.mark.parametrize("code", [400, "400"])
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_refusal_with_status_200_is_not(code, nested):
+    said = {"object": "error", "code": code, "message": "image too large"}
+    server = ChatServer(lambda number, body: ok({"error": said} if nested else said))
     with pytest.raises(GaveUp, match=r"refused the request \(400\).*image too large"):
         Connection(server.url, deadline=5.0).post("/chat", {})
     server.stop()

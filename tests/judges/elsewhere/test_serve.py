@@ -1,8 +1,10 @@
 """`rewards serve` and its client, over a real uvicorn on loopback."""
 
+import json
 import socket
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
@@ -138,8 +140,9 @@ def test_limits_and_token(tiny_judge, serve, monkeypatch):
 )  # fmt: skip
 def test_malformed_requests_are_refused(tiny_judge, serve, content, status):
     served = serve(build_app({"j": tiny_judge("vilt")}, limits=Limits(bytes=50_000)))
-    assert httpx.post(served.url + "/judges/j/answer", content=content).status_code == status
-    assert httpx.post(served.url + "/judges/j/eval", content=b"{}").status_code == 404
+    json_type = {"Content-Type": "application/json"}
+    assert httpx.post(served.url + "/judges/j/answer", content=content, headers=json_type).status_code == status
+    assert httpx.post(served.url + "/judges/j/eval", content=b"{}", headers=json_type).status_code == 404
     assert httpx.get(served.url + "/health").json()["status"] == "ok"
 
 
@@ -163,6 +166,38 @@ def test_a_server_that_stays_dead_ends_in_abstention(tiny_judge, serve):
     served.stop()
     assert remote.answer([tiny_models.picture()], ["a"]) == [None]
     assert remote.choose([tiny_models.picture()], ["a"], [["b", "c"]])[0].isnan().all()
+
+
+ENTRY = {"name": "j", "identity": {}, "prompts": None}
+
+
+@pytest.mark.parametrize(
+    "health",
+    [{"protocol": 1, "judges": {"j": {}}}, {"protocol": 1, "judges": {"j": None}}, {"protocol": 1, "judges": ["j"]},
+     {"protocol": 1, "judges": {"j": ENTRY | {"identity": None}}}, {"protocol": 1, "judges": "j"}, {"status": "ok"},
+     {"protocol": 1, "judges": {"j": {"name": "j", "prompts": None}}}, ["j"], "ok", None, 3,
+     {"protocol": 1, "judges": {"j": ENTRY | {"prompts": "rate"}}}, {"protocol": 1, "judges": {"j": ENTRY | {"name": 3}}}],
+    ids=str,
+)  # fmt: skip
+def test_a_health_of_another_shape_is_one_line_that_names_the_address(health):
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            content = json.dumps(health).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    with pytest.raises(RewardsError, match="is not `rewards serve`") as caught:
+        RemoteJudge(url)
+    server.shutdown()
+    assert url in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_what_is_not_a_judge_is_named(serve):

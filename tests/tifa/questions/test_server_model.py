@@ -9,6 +9,7 @@ from rewards.tifa.questions.prompt_files import Prompt
 from rewards.tifa.questions.server_model import ServerModel
 from rewards.tifa.store.store import QuestionStore
 from tests.judges.elsewhere.chat_server import ChatServer, ok
+from tests.judges.elsewhere.test_hard_answers import NO_ANSWERS
 
 OUTPUT = "About dog (animal):\nQ: is there a dog?\nChoices: yes, no\nA: yes\nQ: what animal?\nChoices: cat, dog\nA: do"
 
@@ -66,6 +67,33 @@ def test_an_answer_of_another_shape_is_no_answer(body: dict[str, Any]) -> None:
     completion = ServerModel(server.url, "gpt-test").complete(["a dog"])[0]
     server.stop()
     assert completion.text is None and "cannot be used" in (completion.error or "")
+
+
+@pytest.mark.parametrize("kind", NO_ANSWERS)
+def test_what_is_no_answer_of_a_judge_writes_no_questions_either(kind: str, store: QuestionStore) -> None:
+    """But for one that was cut, whose whole lines are used."""
+    content, reason = NO_ANSWERS[kind]
+    server = ChatServer(lambda number, request: ok(content))
+    model = ServerModel(server.url, "gpt-test", deadline=1)
+    report = build_questions(model, [Prompt("a", "a dog")], store)
+    if kind == "cut":
+        assert report.dropped == ["a: last line 'two do': cut off"]
+    else:
+        assert report.asked == 0 and reason in report.failed[0]
+        assert build_questions(model, [Prompt("a", "a dog")], store).skipped == 0
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[{"type": "text", "text": OUTPUT[:20]}, {"type": "text", "text": OUTPUT[20:]}], f"<think>Q: is there a cat?</think>{OUTPUT}",
+     f"<|channel|>analysis<|message|>Q: what?<|end|><|start|>assistant<|channel|>final<|message|>{OUTPUT}",
+     f"{OUTPUT}<|im_end|>"],
+)  # fmt: skip
+def test_questions_in_blocks_and_after_thoughts_are_read(content: Any) -> None:
+    server = ChatServer(lambda number, request: answer(content))
+    assert ServerModel(server.url, "gpt-test").complete(["a dog"])[0].text == OUTPUT
+    server.stop()
 
 
 def test_what_cannot_work_is_said_at_once() -> None:

@@ -19,4 +19,7 @@ def test_another_weight_scheduler_or_decoder_is_another_model():
     pipeline.scheduler = DDIMScheduler.from_config(pipeline.scheduler.config, beta_end=0.5)
     pipeline.vae.register_to_config(scaling_factor=0.5)
     other = base_model(pipeline)["configs"]
+    pipeline.text_encoder.config.hidden_act = "gelu"
+    assert base_model(pipeline)["configs"]["text_encoder"] != first["configs"]["text_encoder"]
+    assert base_model(pipeline)["weights"]["text_encoder"] == first["weights"]["text_encoder"]
     assert other["scheduler"] != first["configs"]["scheduler"] and other["vae"] != first["configs"]["vae"]

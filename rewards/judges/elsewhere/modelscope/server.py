@@ -81,10 +81,12 @@ def make_server(name: str, answer: Answer, host: str, port: int, token: Optional
             self._reply(*((200, health) if self._allowed() and self.path == "/health" else self._refusal()))
 
         def do_POST(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            if length > LARGEST_REQUEST:
+            told = self.headers.get("Content-Length", "")
+            length = int(told) if told.isascii() and told.isdigit() else None
+            if length is None or length > LARGEST_REQUEST:
                 self.close_connection = True
-                self._reply(413, {"detail": "the request is too large"})
+                refused = (411, "a Content-Length is needed") if length is None else (413, "the request is too large")
+                self._reply(refused[0], {"detail": refused[1]})
                 return
             content = self.rfile.read(length)
             self._reply(*(self._work(content) if self._allowed() else self._refusal()))
