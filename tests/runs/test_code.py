@@ -17,7 +17,7 @@ from rewards.runs.identity import check_same
 BODY = "def reward(completions, **columns):\n    return [float(len(text)) for text in completions]\n"
 
 
-def made(source: str, tmp_path=None, name: str = "reward"):
+def made(source: str, tmp_path=None):
     """The function that a source defines; with a folder it has a file, without one only its bytecode."""
     file = "<typed>"
     if tmp_path is not None:
@@ -26,52 +26,46 @@ def made(source: str, tmp_path=None, name: str = "reward"):
         linecache.clearcache()
     names: dict = {"functools": functools, "__name__": "mine"}
     exec(compile(source, file, "exec"), names)
-    return names[name]
+    return names["reward"]
 
 
-def wrap(body: str) -> str:
-    return (
-        f"def wrapper(f):\n    @functools.wraps(f)\n    def g(completions, **c):\n        return {body}\n    return g\n"
-    )
+WRAPPED = (
+    "def wrapper(f):\n    @functools.wraps(f)\n    def g(completions, **c):\n        return {wrap}\n    return g\n"
+    "@wrapper\ndef reward(completions):\n    return {inner}\n"
+)
+
+
+def two(template: str, *values: object) -> tuple[str, str]:
+    """A source with each of two values in the place of W."""
+    before, after = (template.replace("W", str(value)) for value in values or (1, 2))
+    return before, after
 
 
 OTHERS = {
-    "a constant": (BODY, BODY.replace("float(len(text))", "2 * float(len(text))"), "reward"),
-    "a name": (BODY, BODY.replace("float(", "int("), "reward"),
-    "a lambda within": (BODY, BODY.replace("float(len(text))", "(lambda t: 1.0)(text)"), "reward"),
-    "a set": (BODY.replace("text)", "text in {'a', 'b'})"), BODY.replace("text)", "text in {'a', 'c'})"), "reward"),
-    "a decorator": tuple(
-        f"{wrap(body)}@wrapper\n{BODY}" for body in ("f(completions)", "[-x for x in f(completions)]")
-    ) + ("reward",),
-    "what is decorated": tuple(
-        f"{wrap('f(completions)')}@wrapper\n{body}" for body in (BODY, BODY.replace("float", "int"))
-    ) + ("reward",),
-    "a default": tuple(f"W = {w}\ndef reward(completions, w=W):\n    return [w]\n" for w in (1, 2)) + ("reward",),
-    "a keyword default": tuple(f"W = {w}\ndef reward(completions, *, w=W):\n    return [w]\n" for w in (1, 2)) + (
-        "reward",),
-    "a closure": tuple(f"def make(w):\n    return lambda completions: [w]\nreward = make({w})\n" for w in (1, 2)) + (
-        "reward",),
-    "one of two lambdas on a line": ("f, g = lambda completions: [1.0], lambda completions: [2.0]\n",) * 2 + ("fg",),
-    "a partial": tuple(
-        f"def f(completions, w):\n    return [w]\nreward = functools.partial(f, w={w})\n" for w in (1, 2)) + ("reward",),
-    "a method": tuple(
-        f"class R:\n    def score(self, completions):\n        return [{w}]\nreward = R().score\n" for w in (1, 2)) + (
-        "reward",),
-    "an object": tuple(
-        f"class R:\n    def __call__(self, completions):\n        return [{w}]\nreward = R()\n" for w in (1, 2)) + (
-        "reward",),
-}  # fmt: skip
+    "a constant": two(BODY.replace("float(", "W * float(")),
+    "a name": two(BODY.replace("float(", "W("), "float", "int"),
+    "a lambda within": two(BODY.replace("float(len(text))", "(lambda t: W)(text)")),
+    "a set": two(BODY.replace("len(text)", "text in {'a', 'W'}"), "b", "c"),
+    "a decorator": two(WRAPPED.format(wrap="W", inner="completions"), "f(completions)", "[-x for x in f(completions)]"),
+    "what is decorated": two(WRAPPED.format(wrap="f(completions)", inner="[W]")),
+    "a default": two("V = W\ndef reward(completions, w=V):\n    return [w]\n"),
+    "a keyword default": two("V = W\ndef reward(completions, *, w=V):\n    return [w]\n"),
+    "a closure": two("def make(w):\n    return lambda completions: [w]\nreward = make(W)\n"),
+    "one of two lambdas on a line": two("f, g = lambda completions: 1, lambda completions: 2\nreward = W\n", "f", "g"),
+    "a partial": two("def f(completions, w):\n    return [w]\nreward = functools.partial(f, w=W)\n"),
+    "a method": two("class R:\n    def score(self, completions):\n        return [W]\nreward = R().score\n"),
+    "an object": two("class R:\n    def __call__(self, completions):\n        return [W]\nreward = R()\n"),
+}
 
 
 @pytest.mark.parametrize("with_file", [True, False])
 @pytest.mark.parametrize("kind", OTHERS)
 def test_another_body_is_another_reward(kind, with_file, tmp_path):
-    before, after, name = OTHERS[kind]
+    before, after = OTHERS[kind]
     folder = tmp_path if with_file else None
-    names = ("f", "g") if name == "fg" else (name, name)
-    first = FunctionReward(made(before, folder, names[0]), "mine", "mine:reward").identity()
-    again = FunctionReward(made(before, folder, names[0]), "mine", "mine:reward").identity()
-    other = FunctionReward(made(after, folder, names[1]), "mine", "mine:reward").identity()
+    first, again, other = (
+        FunctionReward(made(source, folder), "mine", "mine:reward").identity() for source in (before, before, after)
+    )
     assert first == again
     with pytest.raises(InputError, match="code was"):
         check_same(first, other, "the run")
@@ -96,8 +90,7 @@ def test_it_is_the_same_in_every_process(tmp_path):
     """Sets are ordered by a seed of the process, and addresses differ."""
     script = (
         "from tests.runs.test_code import OTHERS, made\nfrom rewards.runs.code import code_hash\nimport json\n"
-        "print(json.dumps({k: code_hash(made(v[0], None, v[2][:1] if v[2] == 'fg' else v[2])) "
-        "for k, v in OTHERS.items()}))"
+        "print(json.dumps({kind: code_hash(made(before)) for kind, (before, _) in OTHERS.items()}))"
     )
     found = [
         json.loads(

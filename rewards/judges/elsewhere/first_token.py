@@ -16,7 +16,7 @@ SENTINEL = -40.0
 
 No word is lost by this. Tokens that are not listed have at most the smallest listed probability, and no vocabulary has
 ten million of them: where a true entry is as small as e^-40, the rest has less than 1e-10 in all, so that a list
-without that entry still adds up to 1 and hides nothing. Where the list leaves more than that, the entry cannot be true."""
+without that entry still adds up to 1 and hides nothing. Where the list leaves more, the entry cannot be true."""
 
 MOST_TOTAL = 1 + 1e-3
 """Largest sum of a list of probabilities; servers round."""

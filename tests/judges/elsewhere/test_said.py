@@ -89,7 +89,7 @@ def test_a_refusal_in_words_is_no_answer(content):
 
 @pytest.mark.parametrize(
     "content",
-    ["I'm sorry sign", "I can't see a dog", "I cannot see any", "a sorry dog", "a < b", "I can see two", "[2]"],
+    ["a sorry sign", "I can't see a dog", "I cannot see any", "sorry", "a < b", "I can see two", "[2]"],
 )
 def test_what_only_sounds_like_one_is_read(content):
     assert read_answer(said(content)) == content

@@ -176,7 +176,8 @@ ENTRY = {"name": "j", "identity": {}, "prompts": None}
     [{"protocol": 1, "judges": {"j": {}}}, {"protocol": 1, "judges": {"j": None}}, {"protocol": 1, "judges": ["j"]},
      {"protocol": 1, "judges": {"j": ENTRY | {"identity": None}}}, {"protocol": 1, "judges": "j"}, {"status": "ok"},
      {"protocol": 1, "judges": {"j": {"name": "j", "prompts": None}}}, ["j"], "ok", None, 3,
-     {"protocol": 1, "judges": {"j": ENTRY | {"prompts": "rate"}}}, {"protocol": 1, "judges": {"j": ENTRY | {"name": 3}}}],
+     {"protocol": 1, "judges": {"j": ENTRY | {"prompts": "rate"}}},
+     {"protocol": 1, "judges": {"j": ENTRY | {"name": 3}}}],
     ids=str,
 )  # fmt: skip
 def test_a_health_of_another_shape_is_one_line_that_names_the_address(health):

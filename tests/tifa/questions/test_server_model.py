@@ -86,7 +86,8 @@ def test_what_is_no_answer_of_a_judge_writes_no_questions_either(kind: str, stor
 
 @pytest.mark.parametrize(
     "content",
-    [[{"type": "text", "text": OUTPUT[:20]}, {"type": "text", "text": OUTPUT[20:]}], f"<think>Q: is there a cat?</think>{OUTPUT}",
+    [[{"type": "text", "text": OUTPUT[:20]}, {"type": "text", "text": OUTPUT[20:]}],
+     f"<think>Q: is there a cat?</think>{OUTPUT}",
      f"<|channel|>analysis<|message|>Q: what?<|end|><|start|>assistant<|channel|>final<|message|>{OUTPUT}",
      f"{OUTPUT}<|im_end|>"],
 )  # fmt: skip
