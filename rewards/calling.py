@@ -15,6 +15,7 @@ from weakref import WeakSet
 import numpy as np
 
 from rewards.errors import InputError
+from rewards.images import as_list
 from rewards.scores import Scores, number_or_none
 from rewards.trl_inputs import completion_picture, completion_text, prompt_text, row_boxes, row_images, row_inputs
 
@@ -103,13 +104,11 @@ def score_for_trl(
     reward: Scorer, prompts: Sequence[object], completions: Sequence[object], columns: Mapping[str, object]
 ) -> Scores:
     """The scores of a batch that TRL hands over, every part of them; arguments as in :func:`for_trl`."""
+    prompts, completions = _rows(prompts, "prompts"), _rows(completions, "completions")
     if len(prompts) != len(completions):
         raise InputError(f"got {len(prompts)} prompts for {len(completions)} completions; expected one each")
-    rows = {
-        name: values
-        for name, values in columns.items()
-        if isinstance(values, Sequence) and not isinstance(values, str) and len(values) == len(completions)
-    }
+    listed = {name: as_list(values) for name, values in columns.items()}
+    rows = {name: values for name, values in listed.items() if values is not None and len(values) == len(completions)}
     rows |= {"prompts": prompts, "completions": completions}
     pictures = [completion_picture(completion) for completion in completions]
     if any(picture is not None for picture in pictures):
@@ -125,6 +124,14 @@ def score_for_trl(
     if (boxes := row_boxes(columns)) is not None:
         rows["boxes"] = boxes
     return score_guarded(reward, images, [completion_text(completion) for completion in completions], **rows)
+
+
+def _rows(values: Sequence[object], what: str) -> list[object]:
+    if isinstance(values, np.ndarray) and values.ndim > 1:
+        return list(values)
+    if (found := as_list(values)) is None:
+        raise InputError(f"{what} must be a list, got a single {type(values).__name__}")
+    return found
 
 
 def log_to_trl(reward: Scorer, scores: Scores, columns: Mapping[str, object]) -> None:

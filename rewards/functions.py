@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rewards.errors import InputError, RewardsError
-from rewards.images import to_pil
+from rewards.images import as_list, to_pil
 from rewards.reward import Reward
 from rewards.runs.code import code_hash
 from rewards.runs.files import Json
@@ -68,6 +68,9 @@ class FunctionReward(Reward):
         Raises:
             InputError: the function returned another number of values than samples.
         """
+        # By place from here on: a pandas column would be looked up by its labels.
+        texts = list(texts)
+        columns = {name: values if (found := as_list(values)) is None else found for name, values in columns.items()}
         if self._like_trl:
             logged: dict[str, float] = {}
             extra: dict[str, Sequence[object]] = {}

@@ -10,11 +10,11 @@ import hashlib
 import io
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeGuard, cast
+from typing import IO, TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -63,10 +63,11 @@ def to_pil(image: object, index: int | None = None) -> Image.Image:
 
     Args:
         image: A PIL image of any mode (transparency is laid on white, EXIF rotation applied, 16-bit greys scaled, `F`
-            taken as [0, 1], `I` that came from no file as 0-255 where no value is larger); a path; encoded bytes
+            taken as [0, 1]); a path; encoded bytes
             in one of :data:`FORMATS`; a :class:`Picture`; a dict `{"bytes": ..., "path": ...}` as `datasets` stores
             it; or a tensor or array `(H, W)`, `(C, H, W)` or `(H, W, C)` with C in 1, 3, 4: uint8 (0-255),
-            uint16 (0-65535), bool, or float in [0, 1].
+            uint16 or int32, bool, or float in [0, 1]. Integers wider than 8 bits that came from no file (also PIL's `I`
+            and `I;16`) are 0-255 where no value of the picture is larger, else 0-65535.
         index: Position of the image in the caller's list, named in the error.
 
     Returns:
@@ -126,14 +127,33 @@ def unbatch(images: object) -> list[object]:
         >>> unbatch(["a.png", "b.png"])
         ['a.png', 'b.png']
     """
-    if isinstance(images, Sequence) and not isinstance(images, (str, bytes, bytearray, memoryview)):
-        return list(images)
+    if (listed := as_list(images)) is not None:
+        return listed
     if isinstance(images, np.ndarray) or is_tensor(images):
         if images.ndim != 4:
             shape = tuple(images.shape)
             raise InputError(f"expected images of shape (N, C, H, W) or (N, H, W, C), or a list of images; got {shape}")
         return [images[i] for i in range(images.shape[0])]
     raise InputError(f"expected a list of images or a batched array; got one {type(images).__name__}")
+
+
+def as_list(values: object) -> list[Any] | None:
+    """Anything that lists values one after the other, as a list: a sequence, a column of pandas (by place, whatever its
+    labels) or `datasets`, an array or tensor of one dimension. None for a single thing: a text, bytes, a picture.
+
+    Example:
+        >>> as_list(np.array(["a", "b"])), as_list(("a",)), as_list("a")
+        (['a', 'b'], ['a'], None)
+    """
+    if isinstance(values, np.ndarray) or is_tensor(values):
+        return values.tolist() if values.ndim == 1 else None
+    if isinstance(values, (str, bytes, bytearray, memoryview, Mapping, Image.Image)):
+        return None
+    if isinstance(values, Sequence):
+        return list(values)
+    # A pandas Series or Index is no Sequence by name; what only can be walked through once, or in no order, is refused.
+    listed = hasattr(values, "__len__") and hasattr(values, "__getitem__") and getattr(values, "ndim", 1) == 1
+    return list(values) if listed and isinstance(values, Iterable) else None
 
 
 def content_hash(image: object) -> str:
@@ -233,14 +253,7 @@ def _to_rgb(image: Image.Image, name: str, sixteen_bits: bool) -> Image.Image:
     if mode == "I" or mode.startswith("I;16"):
         # Sixteen-bit greyscale files open as one of these; Image.convert would clip at 255 and give a white picture.
         values = np.asarray(image)
-        if mode == "I" and not sixteen_bits and values.min() >= 0 and values.max() <= 255:
-            # Made by convert("I") or from integers, not read from a 16-bit file: greys of 8 bits, black if scaled.
-            return Image.fromarray(values.astype(np.uint8), "L").convert("RGB")
-        if values.min() < 0 or values.max() > 65535:
-            raise InputError(
-                f"{name} has mode {mode} and values {values.min()} to {values.max()}; expected 0 to 65535 (16 bits)"
-            )
-        return Image.fromarray(_grey16_to_8(values), "L").convert("RGB")
+        return Image.fromarray(_wide_to_8(values, f"{name} has mode {mode}", sixteen_bits), "L").convert("RGB")
     if mode == "F":
         return Image.fromarray(_array_to_rgb(np.asarray(image), name), "RGB")
     if mode == "LAB":
@@ -324,10 +337,10 @@ def _to_uint8(array: np.ndarray, name: str) -> np.ndarray:
         return array
     if array.dtype == np.bool_:
         return array.astype(np.uint8) * 255
-    if array.dtype == np.uint16:
-        return _grey16_to_8(array)
+    if array.dtype in (np.uint16, np.int32):  # Pillow's I;16 and I
+        return _wide_to_8(array, f"{name} has dtype {array.dtype}", sixteen_bits=False)
     if not np.issubdtype(array.dtype, np.floating):
-        raise InputError(f"{name} has dtype {array.dtype}; expected uint8, uint16, bool, or float in [0, 1]")
+        raise InputError(f"{name} has dtype {array.dtype}; expected uint8, uint16, int32, bool, or float in [0, 1]")
     array = array.astype(np.float32)
     if not np.isfinite(array).all():
         raise InputError(f"{name} holds NaN or infinity in {int((~np.isfinite(array)).sum())} of {array.size} values")
@@ -335,6 +348,15 @@ def _to_uint8(array: np.ndarray, name: str) -> np.ndarray:
     if low < -FLOAT_TOLERANCE or high > 1 + FLOAT_TOLERANCE:
         raise InputError(f"{name} is a float array in [{low:.4g}, {high:.4g}]; expected [0, 1]")
     return np.rint(array.clip(0, 1) * 255).astype(np.uint8)
+
+
+def _wide_to_8(values: np.ndarray, name: str, sixteen_bits: bool) -> np.ndarray:
+    """Integers wider than 8 bits. A file says that they have 16; in memory they are read by their range: 0-255 where no
+    value is larger (made by convert("I"), black if scaled), else 0-65535."""
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high > 65535:
+        raise InputError(f"{name} and values {low} to {high}; expected 0 to 65535 (16 bits)")
+    return values.astype(np.uint8) if high <= 255 and not sixteen_bits else _grey16_to_8(values)
 
 
 def _grey16_to_8(values: np.ndarray) -> np.ndarray:

@@ -12,6 +12,8 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from rewards.images import as_list
+
 INPUT_COLUMNS = ("question", "query", "input")
 BOX_COLUMNS = ("box", "bbox")
 
@@ -35,7 +37,7 @@ def completion_text(completion: object) -> str | None:
 
 def completion_picture(completion: object) -> object | None:
     """The picture of a completion: itself, or the last image block of a conversation; None where there is none."""
-    if isinstance(completion, Image.Image | np.ndarray | Tensor | bytes):
+    if isinstance(completion, Image.Image | np.ndarray | Tensor):
         return completion
     pictures = [picture for message in _messages(completion) for picture in _pictures(message)]
     return pictures[-1] if pictures else None
@@ -86,7 +88,11 @@ def _first_column(columns: Mapping[str, object], names: Sequence[str]) -> list[o
 
 
 def _listed(column: object) -> list[object]:
-    return list(column) if isinstance(column, Iterable) else [column]
+    """A column by row; a single value (a path, a picture) is the one row of a batch of one."""
+    if isinstance(column, np.ndarray | Tensor) and column.ndim > 1:
+        return list(column)
+    found = as_list(column)
+    return [column] if found is None else found
 
 
 def _prompt_images(prompts: Sequence[object]) -> list[object]:

@@ -212,3 +212,24 @@ def test_a_column_of_a_data_set_is_a_list_of_images():
 def test_a_picture_that_was_read_passes_as_it_is():
     read = Image.new("RGB", (4, 4), RED)
     assert to_pil(Picture(read, "key")) is read
+
+
+def test_a_pandas_column_is_a_list_whatever_its_labels():
+    pandas = pytest.importorskip("pandas")
+    for index in (None, [5, 3], ["a", "b"]):
+        column = pandas.Series([Image.new("RGB", (4, 4), RED), Image.new("RGB", (5, 4))], index=index, dtype=object)
+        assert [picture.size for picture in to_pil_list(column)] == [(4, 4), (5, 4)]
+    for single in ("a.png", b"a", {"bytes": b""}, {1}, None, 3, iter([])):
+        with pytest.raises(InputError, match="list of images"):
+            to_pil_list(single)
+
+
+@pytest.mark.parametrize("values", [[[0, 100], [200, 255]], [[0, 257 * 100], [257 * 200, 65535]]])
+def test_wide_greys_in_memory_are_read_by_their_range_in_every_form(values):
+    """0-255 where no value is larger, else 0-65535; a file says itself that it has 16 bits."""
+    short, long = np.array(values, dtype=np.uint16), np.array(values, dtype=np.int32)
+    forms = [short, long, Image.fromarray(short), Image.fromarray(long), torch.from_numpy(long)]
+    for form in forms:
+        assert np.asarray(to_pil(form))[..., 0].tolist() == [[0, 100], [200, 255]]
+    with pytest.raises(InputError, match="-1 to 5"):
+        to_pil(np.array([[-1, 5]], dtype=np.int32))

@@ -37,11 +37,21 @@ def read_picture(image: object, index: int, *, keep_tensors: bool) -> Picture:
     """As :func:`picture`, in the size that the user gave."""
     if isinstance(image, Picture):
         return image if keep_tensors or image.form == "pil" else Picture(to_pil(image, index), image.key)
-    if keep_tensors and is_tensor(image) and image.ndim == 3 and 3 in (image.shape[0], image.shape[-1]):
+    if (
+        keep_tensors
+        and is_tensor(image)
+        and _has_bytes_or_floats(image)
+        and image.ndim == 3
+        and 3 in (image.shape[0], image.shape[-1])
+    ):
         pixels = _eight_bits(image, f"image {index}")
         return Picture(pixels, _tensor_key(pixels))
     rgb = to_pil(image, index)
     return Picture(rgb, hash_of_pixels(rgb.width, rgb.height, rgb.tobytes()))
+
+
+def _has_bytes_or_floats(image: torch.Tensor) -> bool:
+    return image.dtype == torch.uint8 or image.is_floating_point()
 
 
 def pictures_of_rows(

@@ -66,5 +66,5 @@ class GenerateSettings:
             raise InputError(f"limit is {self.limit}; at least 1 is needed")
         if not 1 <= self.guidance_scale < math.inf:
             raise InputError(f"guidance_scale is {self.guidance_scale}; 1 (off) or more is needed")
-        if not self.temperature >= 0:
-            raise InputError(f"temperature is {self.temperature}; at least 0 is needed")
+        if not 0 <= self.temperature < math.inf:
+            raise InputError(f"temperature is {self.temperature}; a number of at least 0 is needed")

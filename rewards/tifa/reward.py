@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from rewards.errors import InputError
-from rewards.images import unbatch
+from rewards.images import as_list, unbatch
 from rewards.judges.base import Judge
 from rewards.reward import Reward
 from rewards.runs.files import Json
@@ -171,6 +171,10 @@ class TIFA(Reward):
         pictures = unbatch(images)
         if len(pictures) != len(prompts):
             raise InputError(f"got {len(pictures)} images but {len(prompts)} prompts; expected one a row")
+        prompts = as_list(prompts) or []
+        for index, prompt in enumerate(prompts):
+            if isinstance(prompt, bool) or not isinstance(prompt, str | int | None):
+                raise InputError(f"prompt {index} is a {type(prompt).__name__}; expected a text, or an id of the store")
         known = [prompt for prompt in prompts if prompt is not None]
         asked = iter(self.questions.prepare(known))
         reasons: list[str | None] = [None] * len(pictures)

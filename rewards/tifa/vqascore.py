@@ -61,7 +61,7 @@ class VQAScore(Reward):
 
     def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[object]) -> Scores:
         """See :meth:`rewards.reward.Reward.score`; in [0, 1]."""
-        pictures = unbatch(images)
+        pictures, texts = unbatch(images), list(texts)
         if len(pictures) != len(texts):
             raise InputError(f"got {len(pictures)} images but {len(texts)} prompts; expected one a row")
         reasons: list[str | None] = [None] * len(texts)

@@ -256,3 +256,14 @@ def test_a_prompt_that_is_no_list_is_named_as_such(store, ask, recorded):
     tifa = TIFA(recorded({}, default="yes"), store, matcher=AnswerMatcher(sentence_model=None))
     with pytest.raises(InputError, match="prompts must be a list, got a single string 'red'"):
         tifa.score([Image.new("RGB", (8, 8), "red")] * 3, "red")
+
+
+@pytest.mark.parametrize("prompt", [["a"], True, 1.5, {"text": "a"}, float("nan")], ids=str)
+def test_a_prompt_that_is_no_text_is_named(prompt: object, store: QuestionStore) -> None:
+    class Answering(Judge):
+        def answer(self, images, questions):  # type: ignore[no-untyped-def]
+            return ["yes"] * len(questions)
+
+    tifa = TIFA(Answering(), store, matcher=AnswerMatcher(sentence_model=None))
+    with pytest.raises(InputError, match=f"prompt 0 is a {type(prompt).__name__}"):
+        tifa.score([Image.new("RGB", (8, 8), "red")], [prompt])  # type: ignore[list-item]
