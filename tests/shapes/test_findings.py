@@ -73,3 +73,17 @@ def test_gains_over_five_seeds(algorithm):
         half = 2.776445 * statistics.stdev(gains) / 5**0.5  # t of 97.5% with four degrees of freedom
         assert [float(x) for x in cell.split(" ± ")] == pytest.approx([statistics.mean(gains), half], abs=0.00051)
         assert all(run["gains"][name]["overall"]["low"] > 0 for run in seeds(algorithm))
+
+
+@pytest.mark.parametrize(
+    ("row", "table", "method"),
+    [
+        ("HarmonicEval, gamma 0.75", "table5", "HarmonicEval"),
+        ("without harmonic weighting (uniform)", "table5", "w/o harmonic weighting"),
+        ("CIDEr, with full true references", "table2", "CIDEr"),
+    ],
+)
+def test_the_study_without_people(row, table, method):
+    study = json.loads((RESULTS / "humans_shapes" / "study.json").read_text())[table][method]
+    measured = [study[task]["estimate"]["value"] for task in ("referring", "vqa", "document", "captioning", "average")]
+    assert [float(cell) / 100 for cell in cells(row)] == pytest.approx(measured, abs=0.00051)
