@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from rewards.errors import InputError
-from rewards.humans.files import csv_rows, number
+from rewards.humans.files import number
 from rewards.humans.statistics.pair_counts import Array
+from rewards.runs.csv_files import csv_rows
 from rewards.runs.files import numbered_lines
 
 

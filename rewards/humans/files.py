@@ -1,37 +1,11 @@
-"""People's tables as CSV, and single cells; each bad one is named (JSON: :mod:`rewards.runs.files`)."""
+"""Single cells of people's tables; each bad one is named (files: :mod:`rewards.runs.files` and `csv_files`)."""
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from rewards.errors import InputError
-
-
-def csv_rows(
-    path: str | Path, columns: Sequence[str] = (), *, delimiter: str = ","
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, cells by column) for every row of a CSV file with a header; a byte order mark is left out.
-
-    Args:
-        path: the file.
-        columns: what its header must have.
-        delimiter: between the cells.
-
-    Raises:
-        InputError: a missing column, or a row with another number of cells than the header.
-    """
-    with Path(path).open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, delimiter=delimiter)
-        header = list(reader.fieldnames or [])
-        if missing := [name for name in columns if name not in header]:
-            raise InputError(f"{path} has no column {', '.join(missing)}; it has {', '.join(header)}")
-        for row in reader:
-            if None in row or None in row.values():
-                raise InputError(f"{path}, line {reader.line_num}: has another number of cells than the header")
-            yield reader.line_num, row
 
 
 def column_of(header: Mapping[str, object] | Sequence[str], names: Sequence[str]) -> str | None:

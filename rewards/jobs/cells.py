@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeGuard
 
 from rewards.errors import InputError
 from rewards.jobs.sources.base import short
@@ -55,9 +56,16 @@ def prompt(row: Mapping[str, object], column: str) -> str | int:
     value = row.get(column)
     if value is None or value == "":
         raise InputError(f"has no prompt in column {column!r}")
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        raise InputError(f"{column} is {short(value)}; text or a whole number is needed")
+    if not is_prompt(value):
+        raise InputError(f"{column} is {short(value)}; text or a whole number of 64 bits is needed")
     return value
+
+
+def is_prompt(value: object) -> TypeGuard[str | int]:
+    """Whether a value can be a prompt or its id, as a question store keeps them."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return -(2**63) <= value < 2**63
+    return isinstance(value, str)
 
 
 def name(value: object) -> Json:

@@ -5,6 +5,7 @@ The index is made anew at every start from the source alone; it holds no results
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,6 +16,7 @@ from rewards.errors import RewardsError
 from rewards.jobs.sources import Source
 
 _SCHEMA = """
+-- A key is JSON: 5 and "5" are two keys.
 CREATE TABLE items (seq INTEGER PRIMARY KEY, key TEXT UNIQUE, line INTEGER NOT NULL);
 CREATE TABLE rows (seq INTEGER NOT NULL, position INTEGER NOT NULL, line INTEGER NOT NULL);
 CREATE TABLE problems (seq INTEGER NOT NULL, line INTEGER NOT NULL, reason TEXT NOT NULL);
@@ -26,7 +28,7 @@ class IndexedItem(NamedTuple):
     """An item's number, its key (None without one), and its rows as (position, line)."""
 
     seq: int
-    key: str | None
+    key: str | int | None
     rows: list[tuple[int, int]]
 
 
@@ -88,7 +90,7 @@ class Index:
                 if current is None or current.seq != seq:
                     if current is not None:
                         yield current
-                    current = IndexedItem(seq, key, [])
+                    current = IndexedItem(seq, None if key is None else json.loads(key), [])
                 current.rows.append((position, line))
             if current is not None:
                 yield current
@@ -112,15 +114,16 @@ def _fill(connection: sqlite3.Connection, source: Source, key: str | None, group
             connection.execute("INSERT INTO problems VALUES (?, ?, ?)", (count, scanned.line, scanned.problem))
             continue
         seq = count
-        if scanned.key is not None:
-            known = connection.execute("SELECT seq, line FROM items WHERE key = ?", (scanned.key,)).fetchone()
+        stored = None if scanned.key is None else json.dumps(scanned.key)
+        if stored is not None:
+            known = connection.execute("SELECT seq, line FROM items WHERE key = ?", (stored,)).fetchone()
             if known is not None and not grouped:
                 reason = f"duplicate: {key} {scanned.key!r} is also on line {known[1]}"
                 connection.execute("INSERT INTO problems VALUES (?, ?, ?)", (count, scanned.line, reason))
                 continue
             seq = known[0] if known is not None else count
         if seq == count:
-            connection.execute("INSERT INTO items VALUES (?, ?, ?)", (count, scanned.key, scanned.line))
+            connection.execute("INSERT INTO items VALUES (?, ?, ?)", (count, stored, scanned.line))
             count += 1
         rows.append((seq, scanned.position, scanned.line))
         if len(rows) >= _BATCH:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -23,12 +22,12 @@ from filelock import FileLock
 
 from rewards.errors import InputError
 from rewards.jobs.index import Index
-from rewards.jobs.locks import locked
-from rewards.jobs.manifest import OWN_FILES, Identity, Manifest, read_manifest, write_manifest
+from rewards.jobs.manifest import OWN_FILES, Identity, Manifest, mark_folder, read_manifest, write_manifest
 from rewards.jobs.sources import Source, open_source
 from rewards.jobs.task import Task, Worker
 from rewards.runs.files import numbered_lines, write_lines
 from rewards.runs.identity import as_json, check_same
+from rewards.runs.locks import locked
 
 
 @dataclass(frozen=True)
@@ -163,11 +162,16 @@ def claim(folder: Path, task: str) -> FileLock:
         InputError: it holds something else, or another process works in it.
     """
     begun = read_manifest(folder, task) is not None
-    (folder / "shards").mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     lock = locked(folder)
-    if not begun and read_manifest(folder, task) is not None:
+    try:
+        if not begun and read_manifest(folder, task) is not None:
+            raise InputError(f"another process has just begun a job in {folder}; run the command again")
+        mark_folder(folder, task)
+        (folder / "shards").mkdir(exist_ok=True)
+    except BaseException:
         lock.release()
-        raise InputError(f"another process has just begun a job in {folder}; run the command again")
+        raise
     return lock
 
 
@@ -211,7 +215,8 @@ def _begin(folder: Path, plan: Plan, known: Manifest | None, lock: FileLock) -> 
     try:
         items = Index(folder / "index.sqlite").build(plan.source, key=plan.task.key, grouped=plan.task.grouped)
     except BaseException:
-        remove_job(folder)
+        if known is None:  # what an earlier run has finished stays
+            remove_job(folder)
         raise
     begun = Manifest(plan.identity, str(plan.source.path), items)
     if begun != known:
@@ -220,13 +225,14 @@ def _begin(folder: Path, plan: Plan, known: Manifest | None, lock: FileLock) -> 
 
 
 def remove_job(folder: Path) -> None:
-    """Remove a job's own files, and the folder unless something else is in it."""
-    for name in OWN_FILES:
-        path = folder / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    """Remove a job's own files, the manifest last, and the folders unless something else is in them."""
+    for pattern in OWN_FILES:
+        for path in folder.glob(pattern):
+            if path.is_dir():
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+            else:
+                path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
 

@@ -1,4 +1,8 @@
-"""What stands in a job's folder beside its shards, and whether the folder is a job's at all."""
+"""What stands in a job's folder beside its shards, and whether the folder is a job's at all.
+
+The manifest is there before anything else: first as a mark of whose folder it is, then with what the job depends on.
+What lies in a folder without one was made by somebody else.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rewards.errors import InputError
-from rewards.jobs.locks import LOCK
 from rewards.runs.files import Json, write_json
 from rewards.runs.identity import content_hash
+from rewards.runs.locks import LOCK
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
 INPUT = "input"
-OWN_FILES = frozenset({MANIFEST, "index.sqlite", "index.new", "shards", INPUT, LOCK})
-"""What a job keeps in its folder (`input/` where it makes its own rows); a start that was cut short leaves some."""
+OWN_FILES = (
+    "shards/[0-9]*.jsonl", "shards/*.tmp", "shards", f"{INPUT}/pictures.jsonl", f"{INPUT}/questions.sqlite*",
+    f"{INPUT}/*.tmp", INPUT, "index.sqlite", "index.new", f".{MANIFEST}.*.tmp", MANIFEST, LOCK,
+)  # fmt: skip
+"""What a job keeps in its folder (`input/` where it makes its own rows), in the order in which it is cleared away."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +55,15 @@ class Manifest:
     items: int
 
 
+def mark_folder(folder: Path, task: str) -> None:
+    """Say whose folder it is, before anything is put into it; the caller holds its lock."""
+    if not (folder / MANIFEST).exists():
+        write_json(folder / MANIFEST, {"format": FORMAT, "task": task})
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Put a job's manifest in its place by one rename."""
-    write_json(folder / MANIFEST, {"format": FORMAT, **asdict(manifest)})
+    write_json(folder / MANIFEST, {"format": FORMAT, "task": manifest.identity.task, **asdict(manifest)})
 
 
 def read_manifest(folder: Path, task: str) -> Manifest | None:
@@ -67,23 +80,23 @@ def read_manifest(folder: Path, task: str) -> Manifest | None:
         return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        identity = Identity(**content["identity"])
-        if (content["format"], identity.task) == (FORMAT, task):
-            return Manifest(identity, str(content["path"]), int(content["items"]))
-    except (ValueError, TypeError, KeyError):
+        if (content["format"], content["task"]) == (FORMAT, task):
+            if "identity" not in content:  # marked, and killed before it began
+                return None
+            return Manifest(Identity(**content["identity"]), str(content["path"]), int(content["items"]))
+    except (ValueError, TypeError, KeyError, RecursionError):
         pass
     raise InputError(f"{path} was not written by a job of {task}; give another folder")
 
 
 def _refuse_foreign(folder: Path) -> None:
     # Taken for finished work, a stranger's shards would come out as results; and nobody's files are mixed with ours.
-    shards = list((folder / "shards").glob("*.jsonl"))
-    strange = sorted(path.name for path in folder.glob("*") if path.name not in OWN_FILES and not _temporary(path))
-    if shards or strange:
-        raise InputError(
-            f"{folder} holds {(strange or ['shards'])[0]} without {MANIFEST} of a job; give a new or empty folder"
-        )
+    if strange := sorted(path.name for path in folder.glob("*") if not _of_a_start(path)):
+        raise InputError(f"{folder} holds {strange[0]} without {MANIFEST} of a job; give a new or empty folder")
 
 
-def _temporary(path: Path) -> bool:
+def _of_a_start(path: Path) -> bool:
+    """What a job that was killed before its mark may leave."""
+    if path.name == LOCK:
+        return path.is_file() and path.stat().st_size == 0
     return path.name.startswith(f".{MANIFEST}.") and path.suffix == ".tmp"

@@ -110,7 +110,7 @@ class ScoreTask(Task):
 def _check_questions(source: Source, column: str, store: QuestionStore) -> None:
     seen: set[object] = set()
     for _, line, prompt, problem in source.entries(column):
-        if problem is not None or not isinstance(prompt, str | int) or isinstance(prompt, bool):
+        if problem is not None or not cells.is_prompt(prompt):
             continue
         if prompt == "" or prompt in seen:
             continue

@@ -16,13 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
+from rewards.jobs.job import claim
+from rewards.jobs.manifest import Identity, Manifest, read_manifest, write_manifest
 from rewards.jobs.sources import Source, open_source
 from rewards.rerank.generate_settings import SHAPES, GenerateSettings, Sampler
-from rewards.runs.files import finite_or_none, write_json, write_lines, write_whole
+from rewards.runs.files import finite_or_none, write_lines, write_whole
 from rewards.runs.identity import as_json, check_same
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "shapes" / "weights"
 PRESETS = {"shapes-captioner": WEIGHTS / "captioner", "shapes-generator": WEIGHTS / "stable_diffusion"}
+
+_TASK = "best-of-n"
 
 
 def generate(settings: GenerateSettings, folder: str | Path, on_shard: Callable[[], object] | None = None) -> Path:
@@ -37,41 +41,63 @@ def generate(settings: GenerateSettings, folder: str | Path, on_shard: Callable[
         The path of `candidates.jsonl`.
 
     Raises:
-        InputError: an unknown model, prompts without pictures, or a folder of a run with other settings.
+        InputError: an unknown model, prompts without pictures, a folder of a run with other settings or of something
+            else, or one that another process works on.
     """
     folder = Path(folder).absolute()
     if settings.prompts != SHAPES:
         open_source(settings.prompts)
     # A run that never started must not stand in the way of the next one with another model.
-    sampler: Sampler | None = None if (folder / "manifest.json").exists() else _sampler(settings)
-    (folder / "shards").mkdir(parents=True, exist_ok=True)
-    source = _prompts(settings, folder)
-    scanned = list(islice(source.scan("id", required=False), settings.limit))
-    lines: dict[str | None, int] = {}
-    for row in scanned:
-        if row.problem is not None:
-            raise InputError(f"{source.path}, line {row.line}: {row.problem}")
-        if row.key is not None and lines.setdefault(row.key, row.line) != row.line:
-            # Their candidates would have the same seeds and lie in the same files.
-            raise InputError(f"{source.path}, line {row.line}: id {row.key!r} is also on line {lines[row.key]}")
-    _check_manifest(settings, folder, source)
+    sampler: Sampler | None = None if read_manifest(folder, _TASK) is not None else _sampler(settings)
+    lock = claim(folder, _TASK)
+    try:
+        return _sampled(settings, folder, sampler, on_shard)
+    finally:
+        lock.release()
+
+
+def _sampled(
+    settings: GenerateSettings, folder: Path, sampler: Sampler | None, on_shard: Callable[[], object] | None
+) -> Path:
+    known = read_manifest(folder, _TASK)
+    source = _prompts(settings, folder, begun=known is not None)
+    rows = _named_rows(source, settings.limit)
+    described = {k: v for k, v in asdict(settings).items() if k not in ("device", "batch_size", "prompts")}
+    begun = Manifest(Identity(_TASK, source.fingerprint(), as_json(described), None), str(source.path), len(rows))
+    if known is None:
+        write_manifest(folder, begun)
+    else:
+        check_same(asdict(known.identity), asdict(begun.identity), f"what is in {folder}")
     paths = []
-    for start in range(0, len(scanned), settings.shard_size):
+    for start in range(0, len(rows), settings.shard_size):
         path = folder / "shards" / f"{start // settings.shard_size:06d}.jsonl"
         paths.append(path)
         if path.exists():
             continue
         sampler = sampler or _sampler(settings)
-        chosen = scanned[start : start + settings.shard_size]
-        rows = source.read([row.position for row in chosen])
-        ids = [row.key if row.key is not None else f"line-{row.line}" for row in chosen]
-        made = _shard(settings, folder, source.path.parent, list(zip(ids, rows, strict=True)), sampler)
+        chosen = rows[start : start + settings.shard_size]
+        read = source.read([position for _, position in chosen])
+        made = _shard(settings, folder, source.path.parent, [(id, row) for (id, _), row in zip(chosen, read)], sampler)
         write_lines(path, map(_plain, made))
         if on_shard is not None:
             on_shard()
     target = folder / "candidates.jsonl"
     write_whole(target, (path.read_bytes() for path in paths))
     return target
+
+
+def _named_rows(source: Source, limit: int | None) -> list[tuple[str, int]]:
+    """The name of every prompt, and where its row is. Candidates of one name would have the same seeds and files."""
+    lines: dict[str, int] = {}
+    rows = []
+    for row in islice(source.scan("id", required=False), limit):
+        if row.problem is not None:
+            raise InputError(f"{source.path}, line {row.line}: {row.problem}")
+        name = f"line-{row.line}" if row.key is None else str(row.key)
+        if lines.setdefault(name, row.line) != row.line:
+            raise InputError(f"{source.path}, line {row.line}: id {name!r} is also on line {lines[name]}")
+        rows.append((name, row.position))
+    return rows
 
 
 def candidate_seed(seed: int, id: str, number: int) -> int:
@@ -147,29 +173,15 @@ def _file_name(id: str) -> str:
     return f"{plain}-{hashlib.blake2b(id.encode(), digest_size=4).hexdigest()}"
 
 
-def _prompts(settings: GenerateSettings, folder: Path) -> Source:
+def _prompts(settings: GenerateSettings, folder: Path, begun: bool) -> Source:
     if settings.prompts != SHAPES:
         return open_source(Path(settings.prompts).absolute())
     path = folder / "prompts.jsonl"
-    if not path.exists():
+    if not begun:
         from rewards.rerank.shapes_prompts import write_shapes_prompts
 
         write_shapes_prompts(path, settings.kind, settings.limit or 64, settings.seed)
     return open_source(path)
-
-
-def _check_manifest(settings: GenerateSettings, folder: Path, source: Source) -> None:
-    described = {k: v for k, v in asdict(settings).items() if k not in ("device", "batch_size", "prompts")}
-    manifest = {"settings": described, "prompts": source.fingerprint()}
-    path = folder / "manifest.json"
-    if path.exists():
-        try:
-            known = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InputError(f"{path} was not written by a run of best-of-n; give another folder") from error
-        check_same(known, as_json(manifest), f"what is in {folder}")
-    else:
-        write_json(path, as_json(manifest))
 
 
 def _sampler(settings: GenerateSettings) -> Sampler:

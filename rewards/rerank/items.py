@@ -34,7 +34,7 @@ class Item:
     prompt: str | int | None = None
     question: str | None = None
     box: tuple[float, ...] | None = None
-    id: str = ""
+    id: str | int = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -25,6 +25,7 @@ from rewards.jobs.cells import is_at
 from rewards.jobs.sources.base import short
 from rewards.rerank.items import Item
 from rewards.rerank.ranking import Ranking
+from rewards.runs.files import is_whole_text
 
 FIELDS = ("id", "image", "prompt", "question", "box", "candidates", "candidate", "folder")
 _LARGEST = 1e9  # pixels of a box's edge; also keeps NaN, infinities and numbers beyond float out
@@ -48,7 +49,7 @@ class Parsed(NamedTuple):
 def parse_rows(
     rows: Sequence[Mapping[str, Any]],
     *,
-    id: str,
+    id: str | int,
     folder: Path,
     columns: Mapping[str, str],
     max_text: int,
@@ -81,8 +82,9 @@ def parse_rows(
         candidates = [_resolve(candidate, folder) for candidate in candidates]
     blocked = {n: reason for n, candidate in enumerate(candidates) if (reason := _unusable(candidate, image, max_text))}
     notes = ["has one candidate only: nothing to choose from"] if len(candidates) == 1 else []
-    identity = str(row["id"]) if row["id"] is not None else id
-    return Parsed(Item(tuple(candidates), image, row["prompt"], row["question"], box, identity, extra), notes, blocked)
+    own = row["id"]
+    name = own if isinstance(own, str | int) and not isinstance(own, bool) else id
+    return Parsed(Item(tuple(candidates), image, row["prompt"], row["question"], box, name, extra), notes, blocked)
 
 
 def _unusable_row(row: Mapping[str, object], image: object, kind: str | None, max_text: int) -> str | None:
@@ -129,21 +131,13 @@ def _pictures_in(place: Path) -> tuple[list[Any], str | None]:
         return [], f"folder {short(str(place))} does not exist"
     found = sorted(str(path) for path in place.iterdir() if _names_picture(path) and path.is_file())
     for path in found:
-        if _half_characters(path):
+        if not is_whole_text(path):
             return [], f"folder {short(str(place))} holds a file whose name is not UTF-8: {short(Path(path).name)}"
     return (found, None) if found else ([], f"folder {short(str(place))} holds no pictures")
 
 
 def _names_picture(path: Path) -> bool:
     return path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".")
-
-
-def _half_characters(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _image(value: object, folder: Path) -> tuple[object, str | None]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from rewards.build import RewardSettings
+from rewards.errors import InputError
 from rewards.jobs.engine import Engine
 from rewards.rerank.generate import generate
 from rewards.rerank.generate_settings import SHAPES, GenerateSettings
@@ -48,6 +49,10 @@ def run_best_of_n(settings: BestOfNSettings, engine: Engine | None = None) -> Su
         InputError: settings that cannot work, or a folder of another run.
     """
     out = Path(settings.out)
+    if (out / "config.yaml").exists() and not (out / "candidates").exists():
+        raise InputError(
+            f"{out} holds a config.yaml without candidates, which no run of best-of-n left; give another out"
+        )
     with tqdm(unit="shard", desc="generate") as bar:
         candidates = generate(settings.generate, out / "candidates", on_shard=lambda: bar.update())
     rerank = settings.rerank

@@ -86,7 +86,7 @@ def _problems(source: Source, indexed: IndexedItem, parsed: Parsed) -> Iterator[
         yield _problem(source, indexed.rows[0][1], identity, reason, ranked)
 
 
-def _problem(source: Source, line: int, identity: str | None, reason: str, ranked: bool) -> Problem:
+def _problem(source: Source, line: int, identity: str | int | None, reason: str, ranked: bool) -> Problem:
     return {"file": str(source.path), "line": line, "id": identity, "reason": reason, "ranked": ranked}
 
 

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import uuid
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,11 +49,11 @@ def numbered_lines(path: str | Path, *, growing: bool = False) -> Iterator[tuple
     """
     with Path(path).open("rb") as file:
         for number, line in enumerate(file, start=1):
-            line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            line = line.removeprefix(BOM_UTF8) if number == 1 else line
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = json.loads(line.decode("utf-8"))  # bytes would be guessed at, and half characters passed through
             except (ValueError, RecursionError) as error:
                 if growing and not line.endswith(b"\n"):
                     return
@@ -107,6 +108,31 @@ def encode_line(row: Mapping[str, Any]) -> bytes:
         return json.dumps(row, allow_nan=False).encode("ascii") + b"\n"
 
 
+def is_whole_text(text: str) -> bool:
+    r"""Whether a text can be written to any file: it holds no half of a character.
+
+    Example:
+        >>> is_whole_text("\U0001f600"), is_whole_text("\ud83d")
+        (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def text_lines(text: str) -> list[str]:
+    r"""The lines of a text file. Only line ends part them: U+2028 and form feeds may stand inside a line.
+
+    Example:
+        >>> text_lines("one\r\ntwo \u2028 still two\n")
+        ['one', 'two \u2028 still two']
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
 def drop_unfinished_line(path: str | Path) -> None:
     """Remove what stands behind the last newline of a file."""
     with open(path, "rb+") as file:
@@ -150,6 +176,11 @@ def write_whole(path: str | Path, content: str | bytes | Iterable[bytes]) -> Non
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path` for whoever writes a file; it takes the place of `path` when all went well.
 
+    Where `path` is a link, the file that it leads to is replaced, and the link stays.
+
+    Raises:
+        InputError: `path` is a device or a pipe, which must not be replaced by a file.
+
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "scores.txt"
@@ -158,7 +189,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
         >>> path.read_text()
         '5'
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(f"{path} is no regular file; name a file to write")
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         yield temporary

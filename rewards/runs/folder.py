@@ -13,6 +13,7 @@
 | `best/` | the weights at the evaluation that the audit liked best, where there is an audit |
 | `README.md` | the model card |
 | `audit.json`, `audit.html` | what the reward accepts, where `audit_before` asked for it (:mod:`rewards.audit`) |
+| `.lock` | empty; held by the process that trains |
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from filelock import FileLock
+
 from rewards.errors import InputError
 from rewards.runs.files import Json, read_json, write_json
 from rewards.runs.identity import check_same
+from rewards.runs.locks import locked
 
 Resume: TypeAlias = bool | Literal["auto"]
 """Whether a run goes on where its folder holds one; `auto` and true are the same."""
@@ -101,6 +105,15 @@ class RunFolder:
         """The newest checkpoint that was written to its end; a run killed while saving leaves one that was not."""
         return next((path for path in reversed(list_checkpoints(self.checkpoints)) if _is_whole(path)), None)
 
+    def lock(self) -> FileLock:
+        """Keep other processes out until the lock is released or this process ends, however it ends; makes the folder.
+
+        Raises:
+            InputError: Another process works in the folder.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        return locked(self.path, ".lock", again=True)
+
     def clear(self) -> None:
         """Remove what a run wrote, and nothing else."""
         for path in self._own():
@@ -126,8 +139,9 @@ def begin_run(
 ) -> Path | None:
     """Make a run's folder ready, before anything is written into it.
 
-    A folder without a run begins one. A folder with a run is refused, unless `resume` continues it (from its newest
-    whole checkpoint, or from the start where there is none yet) or `overwrite` replaces it.
+    Whoever writes holds :meth:`RunFolder.lock` from here to the end. A folder without a run begins one. A folder with a
+    run is refused, unless `resume` continues it (from its newest whole checkpoint, or from the start where there is
+    none yet) or `overwrite` replaces it.
 
     Args:
         folder: The run's.

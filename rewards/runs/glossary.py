@@ -89,6 +89,8 @@ METRICS: tuple[Metric, ...] = (
            "Soft reward", "score"),
     Metric("train/steps_with_gradient", "Reward gradient: denoising steps that the gradient goes through.",
            unit="steps", low=0),
+    Metric("train/score_spread", "PPO: largest minus smallest score of the texts of a step; at 0 nothing is learned.",
+           "Spread of the scores", "score", 0),
     Metric("train/value_loss", "PPO: the value head's loss.", "Value loss", "loss", 0),
     Metric("train/value_clip_fraction", "PPO: share of values outside the clip range.", unit="share", low=0, high=1),
     Metric("train/explained_variance", "PPO: share of the returns' variance that the value head foresees.",

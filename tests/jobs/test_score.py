@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from rewards.build import RewardSettings, build_reward
 from rewards.cli.score import app
 from rewards.errors import InputError
+from rewards.jobs.job import remove_job
 from rewards.judges.loading import load_judge
 from rewards.tifa.questions.question import Question
 from rewards.tifa.store.store import QuestionStore
@@ -198,6 +199,112 @@ def test_the_input_and_foreign_files_are_never_touched(folder):
     assert "holds photo.png without manifest" in refused("reward", path, *LENGTH, "--out", folder / "other.jsonl")
 
 
+def foreign_outputs(own: list[bytes], other: list[bytes]) -> dict[str, bytes]:
+    """What may lie where an output is to be written, of which some was written by others."""
+    note = b'{"note": "mine"}\n'
+    cut = own[2][:-5]
+    return {
+        "a note at the end": b"".join(own) + note,
+        "a note in the middle": own[0] + note + own[1] + own[2],
+        "a note instead of a row": own[0] + own[1] + note,
+        "a note after half of the rows": own[0] + note,
+        "half a note": b"".join(own[:2]) + b"dear dia",
+        "a row of another job": own[0] + other[1] + own[2],
+        "a row of another job at the end": own[0] + own[1] + other[2],
+        "rows of another job behind its own": b"".join(own) + b"".join(other),
+        "a row twice": own[0] + own[1] + own[1],
+        "rows in another order": own[1] + own[0] + own[2],
+        "a row that is missing": own[0] + own[2],
+        "a score that is a text": own[0].replace(b"1.0", b'"1.0"') + own[1] + own[2],
+        "a row cut off in the middle": own[0] + cut + b"\n" + own[1],
+        "bytes": own[0] + b"\xff\xfe\n",
+        "too deep": own[0] + b"[" * 100_000 + b"\n",
+    }
+
+
+@pytest.mark.parametrize("kind", foreign_outputs([b"x"] * 3, [b"x"] * 3))
+def test_what_others_wrote_into_an_output_is_neither_lost_nor_counted(folder, kind):
+    path, out = texts(folder, "a", "bb", "ccc"), folder / "out.jsonl"
+    call("reward", path, *LENGTH, "--out", out)
+    call("reward", path, *LENGTH, "shard_size=2", "--out", folder / "other.jsonl")
+    own, other = (file.read_bytes().splitlines(keepends=True) for file in (out, folder / "other.jsonl"))
+    content = foreign_outputs(own, other)[kind]
+    out.write_bytes(content)
+    assert "was not written by this command and is left alone" in refused("reward", path, *LENGTH, "--out", out)
+    assert out.read_bytes() == content and not (folder / "out.jsonl.job").exists()
+
+
+@pytest.mark.parametrize("cut", [1, 5, 9, 12, 40, -2])
+def test_an_output_that_was_cut_off_is_made_anew(folder, cut):
+    path, out = texts(folder, "a", "bb", "ccc"), folder / "out.jsonl"
+    call("reward", path, *LENGTH, "--out", out)
+    whole = out.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    out.write_bytes(lines[0] + lines[1] + lines[2][:cut])
+    assert call("reward", path, *LENGTH, "--out", out).exit_code == 0 and out.read_bytes() == whole
+
+
+@pytest.mark.parametrize("content", ['{"mine": 1}', "dear diary", "[1]", '{"job": "a", "mine": 1}'])
+def test_a_settings_file_of_others_is_left_alone(folder, content):
+    path, settings = texts(folder, "a"), folder / "out.jsonl.settings.json"
+    settings.write_text(content)
+    said = refused("reward", path, *LENGTH, "--out", folder / "out.jsonl")
+    assert "settings.json was not written by this command" in said and settings.read_text() == content
+    assert not (folder / "out.jsonl").exists() and not (folder / "out.jsonl.job").exists()
+
+
+@pytest.mark.parametrize(
+    "inside", ["lock", "index.sqlite", "shards/notes.txt", "input/mine.csv", "shards/000000.jsonl"]
+)
+def test_a_folder_of_others_beside_the_output_is_left_alone(folder, inside):
+    path, job = texts(folder, "a"), folder / "out.jsonl.job"
+    (job / inside).parent.mkdir(parents=True)
+    (job / inside).write_text("mine")
+    assert "without manifest.json of a job" in refused("reward", path, *LENGTH, "--out", folder / "out.jsonl")
+    assert (job / inside).read_text() == "mine" and [p.name for p in job.iterdir()] == [inside.split("/")[0]]
+
+
+def test_files_of_others_in_a_jobs_own_folder_stay(folder):
+    out, job = folder / "out.jsonl", folder / "out.jsonl.job"
+    fails = ["reward.kind=function", "reward.function=tests.jobs.functions:fails_on_x"]
+    assert call("reward", texts(folder, "x"), *fails, "--out", out).exit_code == 1
+    (job / "shards" / "notes.txt").write_text("mine")
+    (job / "photo.png").write_text("mine")
+    remove_job(job)
+    assert sorted(str(p.relative_to(job)) for p in job.rglob("*")) == ["photo.png", "shards", "shards/notes.txt"]
+
+
+def test_a_start_that_was_cut_short_goes_on(folder):
+    path, out, job = texts(folder, "a"), folder / "out.jsonl", folder / "out.jsonl.job"
+    job.mkdir()
+    (job / "lock").touch()
+    (job / ".manifest.json.0123.tmp").write_text("{")
+    assert call("reward", path, *LENGTH, "--out", out).exit_code == 0 and len(records(out)) == 1 and not job.exists()
+
+
+def test_an_index_that_cannot_be_made_again_costs_no_finished_shard(folder, monkeypatch):
+    path, out = texts(folder, *"abxxxxxxxx"), folder / "out.jsonl"
+    fails = ["reward.kind=function", "reward.function=tests.jobs.functions:fails_on_x", "shard_size=2"]
+    assert "8 times in a row" in str(call("reward", path, *fails, "--out", out).exception)
+    shard = folder / "out.jsonl.job" / "shards" / "000000.jsonl"
+    kept = shard.read_bytes()
+    monkeypatch.setattr("rewards.jobs.index._SCHEMA", "no schema")
+    assert "index cannot be written" in str(call("reward", path, *fails, "--out", out).exception)
+    assert shard.read_bytes() == kept
+
+
+def test_an_output_that_is_a_link_is_written_where_it_leads(folder):
+    path, real, link = texts(folder, "a"), folder / "elsewhere" / "real.jsonl", folder / "link.jsonl"
+    real.parent.mkdir()
+    link.symlink_to(real)
+    for _ in range(2):
+        assert call("reward", path, *LENGTH, "--out", link).exit_code == 0
+    assert link.is_symlink() and records(real)[0]["overall"] == 1.0
+    os.mkfifo(folder / "pipe")
+    assert "is no regular file" in refused("reward", path, *LENGTH, "--out", folder / "pipe")
+    assert (folder / "pipe").is_fifo()
+
+
 def test_a_second_process_on_the_same_output_is_refused(folder, monkeypatch):
     path = texts(folder, *("x" * n for n in range(12)))
     out, log, hold = folder / "out.jsonl", folder / "log", folder / "hold"
@@ -260,7 +367,8 @@ def test_csv_of_any_size_and_encoding(folder):
     call("reward", path, *LENGTH, "--out", out)
     found = records(out)
     assert [record["line"] for record in found] == [2, 3, 5, 6, 7, 8, 9]
-    assert [record["overall"] for record in found] == [200_000, 23, None, None, None, 4, 13]
+    assert [record["overall"] for record in found] == [200_000, 23, None, None, None, 4, None]
+    assert "is not CSV: unexpected end of data (a quote that is not closed?)" in found[6]["abstained"]
     assert "has 3 cells, the header 2" in found[2]["abstained"] and "no text" in found[3]["abstained"]
     assert "is not UTF-8; save the file as UTF-8" in found[4]["abstained"]
     path.write_bytes("imagé,text\na,b\n".encode("latin-1"))
@@ -269,6 +377,51 @@ def test_csv_of_any_size_and_encoding(folder):
     assert "column 'text' twice" in refused("reward", path, *LENGTH, "--out", folder / "o.jsonl")
     path.write_text("")
     assert "is empty" in refused("reward", path, *LENGTH, "--out", folder / "o.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ('p/0.png,"never closed', "unexpected end of data"),
+        ('"p/0.png,never closed', "unexpected end of data"),
+        ('p/0.png,"a "quoted" word"', "',' expected after '\"'"),
+        ('p/0.png,"a \\"quoted\\" word"', "',' expected after '\"'"),
+        ('p/0.png,"', "unexpected end of data"),
+    ],
+)
+@pytest.mark.parametrize(
+    "after", [["p/0.png,three", "p/0.png,seven"], ["p/0.png,three", 'p/0.png,"four,"', 'p/0.png,"']]
+)
+def test_a_quote_that_is_not_closed_costs_its_own_line_and_is_named(folder, broken, said, after):
+    path, out = folder / "r.csv", folder / "out.jsonl"
+    path.write_text("\n".join(["image,text", 'p/0.png,"one\ntwo"', broken, *after]) + "\n")
+    result = call("reward", path, *LENGTH, "--out", out)
+    assert result.exit_code == 3
+    found = records(out)
+    assert [record["line"] for record in found] == [2, 4, *range(5, 5 + len(after))]
+    assert found[0]["overall"] == 7 and found[2]["overall"] == 5 and found[3]["overall"] == 5
+    assert found[1]["failed"]
+    if len(after) == 2:
+        assert said in found[1]["abstained"] and f"{path}, line 4: is not CSV" in result.stderr
+
+
+def test_bytes_that_only_look_like_characters(folder):
+    """UTF-8 has no halves of characters; a file in UTF-16 is another file than it seems."""
+    row = b'{"image": "p/0.png", "text": "%s", "id": "%s"}\n'
+    smile, line_separator = "\U0001f600".encode(), "one\u2028two\u0085three".encode()
+    lines = [(b"a", b"\xed\xa0\x80"), (b"\xed\xa0\x80", b"1"), (smile, b"\\ud83d\\ude00"), (line_separator, b"\\uD83D")]
+    path, out = folder / "r.jsonl", folder / "out.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf\n" + b"".join(row % line for line in [*lines, (line_separator, b"4")]))
+    assert call("reward", path, *LENGTH, "--out", out).exit_code == 3
+    found = records(out)
+    assert [(record["line"], record["overall"]) for record in found] == [
+        (2, None), (3, None), (4, 1.0), (5, None), (6, 13.0),
+    ]  # fmt: skip
+    assert all("is not UTF-8" in record["abstained"] for record in found[:2])
+    assert found[2]["id"] == "\U0001f600" and "surrogates not allowed" in found[3]["abstained"]
+    path.write_text('{"image": "p/0.png", "text": "a"}\n', encoding="utf-16")
+    assert call("reward", path, *LENGTH, "--out", folder / "o.jsonl").exit_code == 3
+    assert {record["overall"] for record in records(folder / "o.jsonl")} == {None}
 
 
 def test_a_table_with_dates_and_missing_numbers_as_ids(folder):
@@ -345,6 +498,12 @@ def test_tifa_with_every_answer(folder, tmp_path_factory):
     assert [answer["element_type"] for answer in good["answers"]] == ["object", "color"]
     assert good["overall"] == sum(answer["right"] for answer in good["answers"]) / 2
     assert missing["overall"] is None and "no file" in missing["abstained"] and missing["failed"]
+    huge = [rows[0], *({"image": "p/0.png", "prompt": value} for value in (2**70, "\ud800", True, 1.5))]
+    write_lines(path, huge)
+    assert call(*arguments[:3], folder / "huge.jsonl", *arguments[4:]).exit_code == 3
+    found = records(folder / "huge.jsonl")
+    assert [record["overall"] is None for record in found] == [False, True, True, True, True]
+    assert "a whole number of 64 bits is needed" in found[1]["abstained"]
     write_lines(path, [rows[0], {"image": "p/0.png", "prompt": "unknown prompt"}])
     assert "line 2" in refused(*arguments) and "unknown prompt" in refused(*arguments)
 

@@ -16,6 +16,7 @@ from rewards.rerank.generate_settings import GenerateSettings
 from rewards.rerank.run import BestOfNSettings, run_best_of_n
 from rewards.rerank.sample_texts import text_sampler
 from rewards.rerank.settings import RerankSettings
+from rewards.runs.locks import locked
 from tests import tiny_models
 from tests.trainers.diffusion import tiny_diffusion
 
@@ -132,7 +133,7 @@ def test_unknown_models_and_settings_out_of_range_are_refused(tmp_path, prompts)
     assert not (tmp_path / "run").exists()  # so that the next try is no change of settings
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "manifest.json").write_text("")
-    with pytest.raises(InputError, match="was not written by a run of best-of-n"):
+    with pytest.raises(InputError, match="was not written by a job of best-of-n"):
         generate(GenerateSettings(prompts=str(prompts), model="shapes-captioner"), tmp_path / "cut")
     with pytest.raises(InputError, match="limit is -1"):
         GenerateSettings("shapes", limit=-1)
@@ -168,3 +169,40 @@ def test_prompts_of_one_id_are_refused(tmp_path, llava):
     settings = GenerateSettings(str(write_lines(tmp_path / "p.jsonl", rows)), model=llava)
     with pytest.raises(InputError, match="line 2: id 'same' is also on line 1"):
         generate(settings, tmp_path / "run")
+
+
+def test_a_row_named_as_another_rows_place_is_refused(tmp_path, llava):
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    for ids, name in ((["line-2", None], "line-2"), ([1, "1"], "1")):
+        rows = [{"image": "a.png", "prompt": "p"} | ({} if id is None else {"id": id}) for id in ids]
+        settings = GenerateSettings(str(write_lines(tmp_path / "p.jsonl", rows)), model=llava)
+        with pytest.raises(InputError, match=f"line 2: id '{name}' is also on line 1"):
+            generate(settings, tmp_path / "run")
+
+
+@pytest.mark.parametrize("inside", ["shards/000000.jsonl", "candidates.jsonl", "images/mine.png"])
+def test_a_folder_of_something_else_is_left_alone(tmp_path, llava, prompts, inside):
+    foreign = tmp_path / "run" / inside
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text('{"id": "p0", "candidates": ["not sampled"]}\n')
+    with pytest.raises(InputError, match=f"holds {inside.split('/')[0]} without manifest"):
+        generate(texts(llava, prompts), tmp_path / "run")
+    assert "not sampled" in foreign.read_text()
+
+
+def test_a_second_process_in_the_same_folder_is_refused(tmp_path, llava, prompts):
+    generate(texts(llava, prompts), tmp_path / "run")
+    held = locked(tmp_path / "run")
+    with pytest.raises(InputError, match="another process is working on"):
+        generate(texts(llava, prompts), tmp_path / "run")
+    held.release()
+    assert generate(texts(llava, prompts), tmp_path / "run").exists()
+
+
+def test_a_config_of_the_users_own_is_not_replaced(tmp_path, llava, prompts):
+    (tmp_path / "config.yaml").write_text("mine: 1\n")
+    reward = RewardSettings(kind="function", function="tests.rerank.functions:by_length")
+    settings = BestOfNSettings(texts(llava, prompts), RerankSettings(reward=reward), out=str(tmp_path))
+    with pytest.raises(InputError, match=r"holds a config.yaml without candidates"):
+        run_best_of_n(settings)
+    assert (tmp_path / "config.yaml").read_text() == "mine: 1\n" and not (tmp_path / "candidates").exists()

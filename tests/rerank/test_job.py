@@ -278,12 +278,19 @@ def test_folders_that_hold_something_else_are_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "stranger" / "shards").mkdir(parents=True)
     (tmp_path / "stranger" / "shards" / "000000.jsonl").write_text("{}")
+    (tmp_path / "input" / "input").mkdir(parents=True)
+    for name, inside in (("index", "index.sqlite"), ("lock", "lock")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / inside).write_text("mine")
     for name, content in (("cut", ""), ("other", "{}"), ("list", "[]")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "manifest.json").write_text(content)
     for name, message in (
         ("file", "is a file; a folder for the job is needed"),
         ("stranger", "holds shards without manifest"),
+        ("input", "holds input without manifest"),
+        ("index", "holds index.sqlite without manifest"),
+        ("lock", "holds lock without manifest"),
         ("cut", "was not written by a job of rerank;"),
         ("other", "was not written by a job of rerank;"),
         ("list", "was not written by a job of rerank;"),
@@ -409,3 +416,24 @@ def test_a_combined_reward_ranks_and_one_with_running_scales_is_refused(tmp_path
     assert best["overall"] == 2 * best["parts"]["by_length"] and best["parts"]["by_vowels"] == 0
     with pytest.raises(InputError, match="scores by what it saw before"):
         RerankSettings(RewardSettings(kind="combined", rewards=parts, standardize="running"))
+
+
+def test_ids_that_differ_by_type_are_two_items_and_keep_their_type(tmp_path):
+    image = str(picture(tmp_path / "a.png"))
+    ids = [1, "1", "", 2**70, "null", 1]
+    rows = [{"id": id, "image": image, "candidates": ["a", "bb" + "x" * n]} for n, id in enumerate(ids)]
+    summary = finish(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "job")
+    assert [row["id"] for row in read_lines(tmp_path / "job" / "ranked.jsonl")] == [1, "1", 2**70, "null"]
+    assert [row["line"] for row in read_lines(tmp_path / "job" / "problems.jsonl")] == [3, 6]
+    assert summary.failed == 2
+
+
+def test_rows_of_keys_that_differ_by_type_make_two_items(tmp_path):
+    image = str(picture(tmp_path / "a.png"))
+    keys = [7, "7", 7, "7"]
+    rows = [{"of": key, "image": image, "candidate": "x" * (n + 1)} for n, key in enumerate(keys)]
+    finish(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "job", group_by="of")
+    ranked = read_lines(tmp_path / "job" / "ranked.jsonl")
+    assert [(row["id"], [c["candidate"] for c in row["candidates"]]) for row in ranked] == [
+        (7, ["xxx", "x"]), ("7", ["xxxx", "xx"]),
+    ]  # fmt: skip

@@ -1,12 +1,16 @@
 """One rule by which runs begin, go on or are refused; nothing is written where they are refused."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from rewards.errors import InputError
 from rewards.runs.folder import RunFolder, begin_run
+from rewards.runs.locks import locked
 
 IDENTITY = {"settings": {"seed": 0, "steps": 10}}
 
@@ -93,3 +97,23 @@ def test_other_processes_learn_of_the_checkpoint_and_write_nothing(tmp_path):
     assert begin_run(folder, IDENTITY, main=False) is None
     assert begin_run(folder, IDENTITY, overwrite=True, main=False) is None
     assert content(folder) == before
+
+
+HOLDS = "import sys, time; from rewards.runs.folder import RunFolder; from pathlib import Path\n"
+HOLDS += "lock = RunFolder(Path(sys.argv[1])).lock(); print('held', flush=True); time.sleep(600)"
+
+
+def test_a_folder_belongs_to_one_process_until_it_ends_however_it_ends(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    with subprocess.Popen([sys.executable, "-c", HOLDS, str(folder.path)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(InputError, match=r"^another process is working on .*run; wait for it"):
+            folder.lock()
+        other.send_signal(signal.SIGKILL)
+    lock, again = folder.lock(), folder.lock()  # the trainer, and the run that writes its summary
+    assert not folder.holds_a_run() and begin_run(folder, IDENTITY) is None
+    again.release()
+    assert lock.is_locked
+    folder.clear()
+    lock.release()
+    locked(folder.path, ".lock").release()

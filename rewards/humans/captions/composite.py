@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from rewards.errors import InputError
 from rewards.humans.captions.records import JudgedCaption, Reading
-from rewards.humans.files import csv_rows
+from rewards.runs.csv_files import csv_rows
 
 _IMAGE = "Input.image_url"
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rewards.errors import InputError
-from rewards.humans.files import column_of, csv_rows, number
+from rewards.humans.files import column_of, number
+from rewards.runs.csv_files import csv_rows
 from rewards.tifa.dependencies import parse_dependency
 
 GENERATOR = ("t2i_model", "model", "generator")

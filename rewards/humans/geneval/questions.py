@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rewards.errors import InputError
-from rewards.humans.files import csv_rows, text
+from rewards.humans.files import text
 from rewards.humans.geneval.annotations import AXES, COLORS, COUNTS, AnnotatedPicture, Prompt
 from rewards.judges.base import Judge
+from rewards.runs.csv_files import csv_rows
 from rewards.runs.files import numbered_lines
 
 SKILLS = ("count", "color", "position")

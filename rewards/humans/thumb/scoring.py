@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from rewards.humans.columns import read_columns
-from rewards.humans.files import csv_rows
 from rewards.humans.metrics.base import MetricScores, TextItem
 from rewards.humans.mmhe.records import CRITERIA as OUR_CRITERIA
 from rewards.humans.thumb.records import RatedCaption, coco_references
+from rewards.runs.csv_files import csv_rows
 from rewards.runs.files import numbered_lines
 
 

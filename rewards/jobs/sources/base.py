@@ -28,7 +28,7 @@ class Scanned(NamedTuple):
 
     position: int
     line: int
-    key: str | None
+    key: str | int | None
     problem: str | None
 
 
@@ -75,7 +75,7 @@ class Source(ABC):
                 reason = f"has {key} {short(value)}; text or a whole number is needed"
                 yield Scanned(position, line, None, reason)
             else:
-                yield Scanned(position, line, str(value), None)
+                yield Scanned(position, line, value, None)
 
     @abstractmethod
     def read(self, positions: Sequence[int]) -> list[Row]:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from rewards.errors import InputError
 from rewards.jobs.sources.base import Entry, Row, Source, content_fingerprint
-
-# Python's own limit of 131,072 characters a cell refuses long documents. Without any, one quote that is never closed
-# would take the rest of the file into memory.
-_LARGEST_CELL = 2**24
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")
+from rewards.runs.csv_files import cells_problem, strict_reader
 
 
 class CommaSeparated(Source):
@@ -26,7 +21,6 @@ class CommaSeparated(Source):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_CELL))
         with path.open("rb") as file:
             first = next(_records(file), None)
             self._after_header = 0 if first is None else first.end
@@ -88,12 +82,15 @@ class _Record:
 
 
 def _records(file: BinaryIO, line: int = 1) -> Iterator[_Record]:
-    """The rows from the file's position on; empty lines are none."""
+    """The rows from the file's position on; empty lines are none.
+
+    A quote that is not closed costs its own line: what it would have swallowed is read as the rows that it is.
+    """
     lines = _Lines(file)
     while True:
         start, before = lines.position, lines.count
         # A reader for each row: after an error csv's own is in the middle of a cell.
-        reader = csv.reader(lines)
+        reader = strict_reader(lines)
         problem, cells = None, []
         try:
             cells = next(reader)
@@ -101,8 +98,8 @@ def _records(file: BinaryIO, line: int = 1) -> Iterator[_Record]:
             return
         except csv.Error as error:
             problem = f"is not CSV: {error} (a quote that is not closed?)"
-        if any(map(_NOT_UTF8.search, cells)):
-            problem = "is not UTF-8; save the file as UTF-8"
+            lines.back_to_the_line_after(start, before)
+        problem = problem or cells_problem(cells)
         if cells or problem:
             yield _Record(start, lines.position, line + before, lines.count - before, cells, problem)
 
@@ -125,3 +122,9 @@ class _Lines:
         self.position += len(content)
         self.count += 1
         return content.decode("utf-8", errors="surrogateescape")
+
+    def back_to_the_line_after(self, start: int, count: int) -> None:
+        """Go on behind the line that begins at `start`, before which `count` lines were read."""
+        self._file.seek(start)
+        self.position, self.count = start, count
+        next(self)

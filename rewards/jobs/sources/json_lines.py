@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Sequence
 
 from rewards.jobs.sources.base import Entry, Row, Source, content_fingerprint
@@ -51,14 +52,14 @@ class JsonLines(Source):
         position = 0
         with self.path.open("rb") as file:
             for line, content in enumerate(file, start=1):
-                if content.strip():
+                if content.removeprefix(BOM_UTF8).strip():
                     yield position, line, content
                 position += len(content)
 
 
 def _object(content: bytes) -> Row:
     try:
-        row = json.loads(content)
+        row = json.loads(content.removeprefix(BOM_UTF8).decode("utf-8"))  # bytes would pass through half characters
         if b"\\ud" in content or b"\\uD" in content:
             json.dumps(row, ensure_ascii=False).encode()  # half a character, which no file can hold, fails here
     except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rewards.errors import InputError
+from rewards.runs.csv_files import csv_rows
 from rewards.runs.files import write_whole
 from rewards.tifa.dependencies import NO_PARENT, parse_dependency
 from rewards.tifa.questions.question import Question
@@ -53,20 +53,16 @@ def read_dsg(path: str | Path) -> DSGFile:
     prompt; here 5 counts, and the row is reported.
 
     Raises:
-        InputError: Not a CSV with DSG's columns.
+        InputError: Not a CSV with DSG's columns, or one in which a quote is not closed.
 
     Example:
         >>> found = read_dsg("dsg-1k-anns.csv")  # doctest: +SKIP
         >>> found.questions[1].depends_on, found.questions[1].element_type  # doctest: +SKIP
         (('Is there a rubix cube?',), 'attribute.color')
     """
-    with Path(path).open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream)
-        if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
-            raise InputError(f"{path} has no column {', '.join(map(repr, missing))}; expected DSG's columns")
-        items: dict[str, list[tuple[str, dict[str, str]]]] = {}
-        for row in reader:
-            items.setdefault(row["item_id"], []).append((f"{path}, line {reader.line_num}", row))
+    items: dict[str, list[tuple[str, dict[str, str]]]] = {}
+    for line, row in csv_rows(path, COLUMNS, whole=False):
+        items.setdefault(row["item_id"], []).append((f"{path}, line {line}", row))
     found = DSGFile()
     for rows in items.values():
         read_item(rows, found)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rewards.errors import InputError
+from rewards.runs.files import text_lines
 from rewards.tifa.normalization import collapse_blanks
-from rewards.tifa.questions.question import read_json_list
+from rewards.tifa.questions.question import check_storable, read_json_list
 
 TEXT_COLUMNS = ("caption", "prompt", "text")
 """Where a row's prompt is looked for, in this order; TIFA's own files say "caption"."""
@@ -41,7 +42,7 @@ def read_prompts(source: str | Path) -> list[Prompt]:
         OSError: The file cannot be opened.
     """
     if str(source) == "-":
-        lines = sys.stdin.read().splitlines()
+        lines = text_lines(sys.stdin.read())
         is_json = next((line for line in lines if line.strip()), "").lstrip().startswith("{")
         return _collect(_json_lines(lines, "standard input") if is_json else lines, "standard input")
     path = Path(source)
@@ -50,7 +51,7 @@ def read_prompts(source: str | Path) -> list[Prompt]:
     if path.suffix == ".json":
         return _collect(read_json_list(path), str(path))
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = text_lines(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: {error}") from error
     return _collect(_json_lines(lines, str(path)) if path.suffix == ".jsonl" else lines, str(path))
@@ -61,7 +62,7 @@ def _json_lines(lines: Sequence[str], name: str) -> Iterable[Any]:
         if line.strip():
             try:
                 yield json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InputError(f"{name}, line {number + 1} is not JSON: {error}") from error
 
 
@@ -93,7 +94,9 @@ def _collect(rows: Iterable[Any], name: str) -> list[Prompt]:
 
 def _prompt(row: Any, where: str) -> Prompt | None:
     if isinstance(row, str):
-        return Prompt(collapse_blanks(row), row) if row.strip() else None
+        if not row.strip():
+            return None
+        row = {"text": row}
     if not isinstance(row, Mapping):
         raise InputError(f"{where} is a {type(row).__name__}; expected a text or an object")
     text = next((row[column] for column in TEXT_COLUMNS if row.get(column) is not None), None)
@@ -102,4 +105,8 @@ def _prompt(row: Any, where: str) -> Prompt | None:
     id = row.get("id")
     if id is not None and (isinstance(id, bool) or not isinstance(id, (str, int))):
         raise InputError(f"{where}: id {id!r} is neither a text nor a whole number")
+    try:
+        check_storable(id, text)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
     return Prompt(collapse_blanks(text) if id is None else id, text)

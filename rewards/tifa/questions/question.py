@@ -12,6 +12,7 @@ for ever. What is written back equals what was read.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
+from rewards.runs.files import is_whole_text
 from rewards.tifa.normalization import collapse_blanks, normalize_answer
 from rewards.tifa.numbers import NUMBER_WORDS, is_number
 
@@ -77,6 +79,8 @@ class Question:
         if isinstance(self.choices, str) or not isinstance(self.choices, Sequence):
             raise InputError(f"choices must be a list of texts; got {self.choices!r}")
         object.__setattr__(self, "choices", tuple(self.choices))
+        if isinstance(self.depends_on, str) or not isinstance(self.depends_on, Sequence):
+            raise InputError(f"depends_on must be a list of texts; got {self.depends_on!r}")
         object.__setattr__(self, "depends_on", tuple(self.depends_on))
         if self.id == "" and isinstance(self.prompt, str):
             object.__setattr__(self, "id", collapse_blanks(self.prompt))
@@ -132,6 +136,8 @@ def _check(question: Question) -> None:
             raise InputError(f"{name} must be a text; got {getattr(question, name)!r}")
     if isinstance(question.id, bool) or not isinstance(question.id, (str, int)):
         raise InputError(f"id must be a text or a whole number; got {question.id!r}")
+    check_storable(question.id, question.text, question.prompt, question.answer, question.element)
+    check_storable(question.element_type, *question.choices, *question.depends_on)
     if not question.options:
         raise InputError(
             f"question {question.text!r} has no choices; only a question that is answered by yes, no or a number can "
@@ -149,6 +155,19 @@ def _check(question: Question) -> None:
             f"question {question.text!r}: the answer {question.answer!r} is not among its choices "
             f"{list(question.choices)}"
         )
+
+
+def check_storable(*values: object) -> None:
+    """Refuse what a file or a database cannot hold, so that one bad row is named instead of failing with the others.
+
+    Raises:
+        InputError: A text with half a character, or a whole number beyond 64 bits.
+    """
+    for value in values:
+        if isinstance(value, str) and not is_whole_text(value):
+            raise InputError(f"{value!r:.100} holds half a character (a lone surrogate)")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise InputError(f"{value!r:.100} is too large; a whole number of 64 bits is needed, or a text")
 
 
 def question_from_row(row: Any) -> Question:
@@ -169,7 +188,11 @@ def question_from_row(row: Any) -> Question:
     values = {name: _read(key, row[key]) for key, name in _FIELDS.items() if key in row}
     question = Question(**({"element": "", "element_type": ""} | values))
     plain = _plain_row(question)
-    extra = {key: value for key, value in row.items() if key not in plain or not _same(plain[key], value)}
+    try:
+        extra = {key: value for key, value in row.items() if key not in plain or not _same(plain[key], value)}
+        json.dumps(extra, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"a value beside the question cannot be kept: {error}") from error
     object.__setattr__(question, "extra", extra)
     return question
 
@@ -195,7 +218,7 @@ def _read(key: str, value: Any) -> Any:
         return value.strip()
     if key in ("choices", "depends_on") and isinstance(value, Sequence):
         return tuple(_read("answer", choice) for choice in value)
-    if key == "answer" and isinstance(value, (int, float)) and not isinstance(value, bool):
+    if key == "answer" and isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
         return str(value)
     if key in _OPTIONAL and value is None:
         return () if key == "depends_on" else ""
@@ -256,7 +279,7 @@ def read_json(path: str | Path) -> Any:
     """Parse a JSON file (UTF-8, with or without a byte order mark); an error names the file and the place."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
+    except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError
         raise InputError(f"{path} is not JSON: {error}") from error
 
 

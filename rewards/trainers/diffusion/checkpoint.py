@@ -19,10 +19,11 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from rewards.errors import InputError, RewardsError
+from rewards.errors import InputError
 from rewards.runs.folder import list_checkpoints
 from rewards.trainers.diffusion.optimization import Optimization
 from rewards.trainers.diffusion.policy.base import Policy
+from rewards.trainers.finite import check_finite
 
 
 class State(TypedDict):
@@ -61,9 +62,15 @@ def save_checkpoint(
         The checkpoint's folder.
 
     Raises:
-        RewardsError: A weight or a value of the optimiser is not finite; nothing is written.
+        RewardsError: A value of any of them is not finite; nothing is written.
     """
-    check_finite(policy, optimization)
+    saved: dict[str, Any] = {
+        "optimizer": optimization.optimizer.state_dict(),
+        "kept": {name: list(values) for name, values in kept.items()},
+    }
+    if accelerator.scaler is not None:
+        saved["scaler"] = accelerator.scaler.state_dict()
+    check_finite({"weights": policy.parameters, **saved, "state": state})
     final, partial = folder / f"checkpoint-{state['step']}", folder / f".partial-{state['step']}"
     if accelerator.is_main_process:
         shutil.rmtree(partial, ignore_errors=True)
@@ -72,12 +79,6 @@ def save_checkpoint(
     torch.save(_random_state(), partial / f"rng_{accelerator.process_index}.pt")
     if accelerator.is_main_process:
         policy.save(partial)
-        saved: dict[str, Any] = {
-            "optimizer": optimization.optimizer.state_dict(),
-            "kept": {name: list(values) for name, values in kept.items()},
-        }
-        if accelerator.scaler is not None:
-            saved["scaler"] = accelerator.scaler.state_dict()
         torch.save(saved, partial / "optimizer.pt")
         (partial / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
     accelerator.wait_for_everyone()
@@ -88,18 +89,6 @@ def save_checkpoint(
             shutil.rmtree(old, ignore_errors=True)
     accelerator.wait_for_everyone()
     return final
-
-
-def check_finite(policy: Policy, optimization: Optimization) -> None:
-    """Refuse to save a model that is not finite: a run that resumed from it would be broken for ever.
-
-    Raises:
-        RewardsError: A weight or a value of the optimiser is not finite.
-    """
-    kept = [value for state in optimization.optimizer.state.values() for value in state.values()]
-    tensors = [*policy.parameters, *(value for value in kept if isinstance(value, torch.Tensor))]
-    if not all(bool(tensor.isfinite().all()) for tensor in tensors):
-        raise RewardsError("the model holds values that are not finite: no checkpoint is written of it")
 
 
 def read_state(folder: Path) -> State:

@@ -76,6 +76,8 @@ class DiffusionConfig:
             every epoch, with this d in [0, 1); None takes the weights as they are.
         train_max_skipped_steps: An optimiser step whose loss or gradient is not finite is skipped on all processes and
             counted. The run stops when more than this many in a row were skipped.
+        train_max_idle_epochs: The run stops after this many epochs in a row whose rewards had no spread, so that
+            nothing could be learned; it warns of the first.
 
         per_prompt_stat_tracking: Advantages from each prompt's mean and deviation; False normalises over all samples.
         per_prompt_stat_tracking_buffer_size: Rewards kept a prompt.
@@ -153,6 +155,7 @@ class DiffusionConfig:
     train_kl_coefficient: float | None = None
     train_ema_decay: float | None = None
     train_max_skipped_steps: int = 10
+    train_max_idle_epochs: int = 3
 
     per_prompt_stat_tracking: bool = True
     per_prompt_stat_tracking_buffer_size: int = 16
@@ -180,7 +183,7 @@ class DiffusionConfig:
             "num_checkpoint_limit lora_rank max_sequence_length sample_num_steps sample_batch_size "
             "sample_num_batches_per_epoch sample_num_images_per_prompt train_batch_size "
             "train_gradient_accumulation_steps train_num_inner_epochs max_workers eval_num_images_per_prompt "
-            "train_learning_rate train_adv_clip_max eval_batch_size eval_num_steps"
+            "train_learning_rate train_adv_clip_max train_max_idle_epochs eval_batch_size eval_num_steps"
         )
         not_negative = (
             "num_epochs save_freq eval_freq audit_freq num_logged_samples train_adv_min advantage_epsilon "

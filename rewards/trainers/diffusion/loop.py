@@ -14,6 +14,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import ProjectConfiguration, broadcast_object_list
 from diffusers import DiffusionPipeline
+from filelock import FileLock
 from tqdm.auto import tqdm
 
 from rewards.audit.before import audit_before
@@ -55,6 +56,8 @@ from rewards.trainers.diffusion.record import Prompts, base_model, identity
 from rewards.trainers.diffusion.rollout import Sampler
 from rewards.trainers.diffusion.scoring import Judged, batch_metrics, gather
 from rewards.trainers.diffusion.stages import Stages
+from rewards.trainers.finite import check_finite
+from rewards.trainers.idle import IdleRun
 
 
 class DiffusionTrainer:
@@ -112,6 +115,7 @@ class DiffusionTrainer:
         self.failures = self.scored = 0
         self.audit_gap = AuditGap(self.args.audit_max_gap)
         self.best = BestByAudit()
+        self._idle = IdleRun(self.args.train_max_idle_epochs, "pictures")
         self._enter_stage(0)
         self.average = MovingAverage(self.policy, self.args.train_ema_decay)
         prompts_of_run = (self.prompts, self.metadata)
@@ -138,9 +142,16 @@ class DiffusionTrainer:
             The metrics of the last epoch and evaluation.
 
         Raises:
-            RewardsError: The reward refused its input, too many pictures could not be judged, the audit gap grew beyond
-                its limit, or the model is not finite. Checkpoints and metrics up to there stay readable.
+            RewardsError: The reward refused its input, too many pictures could not be judged, nothing could be learned
+                from them, the audit gap grew beyond its limit, or the model is not finite. Checkpoints and metrics up
+                to there stay readable.
         """
+        try:
+            return self._train()
+        finally:
+            self._let_go()
+
+    def _train(self) -> dict[str, float]:
         args, main = self.args, self.accelerator.is_main_process
         if main:
             self._begin_files()
@@ -156,6 +167,7 @@ class DiffusionTrainer:
             self.step += 1
             self._log(metrics)
             self._stop_if_failing(metrics)
+            self._idle.take(self._learned(metrics), f"epoch {self.step}")
             self.audit_gap.check()
             progress.update()
             progress.set_postfix_str(f"reward {metrics[f'rewards/{self.reward.__name__}/overall/mean']:.3f}")
@@ -187,6 +199,7 @@ class DiffusionTrainer:
             advantages = global_advantages(rewards, args.advantage_epsilon)
         metrics["train/zero_std_groups"] = zero_deviation_groups(drawn.prompt_rows, rewards)
         metrics["train/advantage_deviation"] = float(advantages.std())
+        self._compared = bool(advantages.any())
         if drawn.audited is not None:
             metrics |= self._take_audit(gather(drawn.audited, drawn.local, with_details=False), rewards)
         rows = [drawn.prompt_rows[index] for index in drawn.local]
@@ -228,6 +241,12 @@ class DiffusionTrainer:
                 f"{rate:.0%} of the pictures of epoch {self.step} could not be judged (max_failure_rate "
                 f"{self.args.max_failure_rate:.0%}){reason}"
             )
+
+    def _learned(self, metrics: Mapping[str, float]) -> bool:
+        """Whether an epoch's pictures taught anything: one was better than another, or the reward's gradient led on."""
+        compared = self._compared or not self.method.learns_from_advantages
+        stepped = metrics["train/optimizer_steps"] + metrics["train/skipped_steps"] > 0
+        return compared and stepped and metrics["train/grad_norm"] != 0
 
     # -- evaluation -------------------------------------------------------------------------------------------------
 
@@ -311,21 +330,29 @@ class DiffusionTrainer:
     def _prepare_folder(self) -> None:
         """Refuse, replace or go on with what `output_dir` holds; every process comes to the same decision."""
         self.folder = RunFolder(Path(self.args.output_dir))
+        self._lock: FileLock | None = None  # held by the main process until the training has ended
         self.metrics_log, self.sample_log = MetricsLog(self.folder.metrics), SampleLog(self.folder.path)
         self.evaluation_log = EvaluationLog(self.folder.path)
         self.identity = self._new_identity()
         outcome: list[Path | InputError | None] = [None]
         if self.accelerator.is_main_process:
             try:
+                self._lock = self.folder.lock()
                 flags = {"resume": self.args.resume, "overwrite": self.args.overwrite}
                 outcome = [begin_run(self.folder, self.identity, **flags)]  # type: ignore[arg-type]
             except InputError as error:
+                self._let_go()
                 outcome = [error]
         (checkpoint,) = broadcast_object_list(outcome)
         if isinstance(checkpoint, InputError):
             raise checkpoint
         if checkpoint is not None:
             self._resume(checkpoint)
+
+    def _let_go(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def _begin_files(self) -> None:
         """Settings, and logs cut back to where the run stands."""
@@ -335,6 +362,7 @@ class DiffusionTrainer:
 
     def save_model(self) -> None:
         """Write `adapter/` (for `pipeline.load_lora_weights`, or the network's `from_pretrained`) and the card."""
+        check_finite({"weights": self.policy.parameters, **self.average.state()})
         if self.accelerator.is_main_process:
             with self.average.held():
                 self.policy.save(self.folder.adapter)
@@ -347,7 +375,7 @@ class DiffusionTrainer:
         """Write `checkpoints/checkpoint-<step>` in the run folder; every process must call this.
 
         Raises:
-            RewardsError: The model is not finite.
+            RewardsError: A value in it is not finite.
         """
         state: State = {
             "step": self.step,

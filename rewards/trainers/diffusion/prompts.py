@@ -8,6 +8,7 @@ from pathlib import Path
 from rewards.errors import InputError
 from rewards.shapes.language import meaning
 from rewards.shapes.prompts import generator_prompts, question_store
+from rewards.tifa.questions.prompt_files import read_prompts
 from rewards.tifa.questions.question import read_questions
 from rewards.tifa.store.store import QuestionStore
 from rewards.trainers.diffusion.plan import Prompt
@@ -44,8 +45,7 @@ def split_of_run(config: DiffusionRunConfig) -> tuple[list[str], list[Prompt], P
 def _from_file(path: Path, config: DiffusionRunConfig) -> tuple[list[str], Path | None]:
     """Different prompts in sorted order, and where their questions are."""
     if path.suffix == ".txt":
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return sorted({line.strip() for line in lines if line.strip()}), None
+        return sorted({prompt.text.strip() for prompt in read_prompts(path)}), None
     if path.suffix in (".sqlite", ".db"):
         store, place = QuestionStore(path, create=False), path
     else:

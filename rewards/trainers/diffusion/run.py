@@ -16,6 +16,7 @@ from rewards.errors import InputError
 from rewards.reward import Reward
 from rewards.runs.config import load_config
 from rewards.runs.files import finite_or_none, write_json
+from rewards.runs.folder import RunFolder
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 from rewards.trainers.diffusion.methods import method_class
 from rewards.trainers.diffusion.methods.base import Method
@@ -38,11 +39,20 @@ def run_diffusion(config: DiffusionRunConfig) -> dict[str, Any]:
         in the run folder.
 
     Raises:
-        InputError: A model, judge, file or setting that cannot be used.
+        InputError: A model, judge, file or setting that cannot be used, or a folder that another process works in.
         RewardsError: The run was stopped (see :meth:`DiffusionTrainer.train`).
     """
     started = time.perf_counter()
-    trainer = new_trainer(config)
+    new_methods(config)  # a mistake in the settings makes no folder
+    lock = RunFolder(Path(config.output_dir)).lock() if PartialState().is_main_process else None
+    try:
+        return _trained(config, new_trainer(config), started)
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _trained(config: DiffusionRunConfig, trainer: DiffusionTrainer, started: float) -> dict[str, Any]:
     trainer.train()
     baselines = [baseline(trainer, scale) for scale in config.baseline_guidance_scales if config.num_eval_prompts]
     result = summarize(trainer, baselines) | {"seconds": time.perf_counter() - started}

@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rewards.errors import RewardsError
 from rewards.runs.trl_keys import failure_rates
+from rewards.trainers.finite import all_finite, check_finite
+from rewards.trainers.idle import IdleRun
+from rewards.trainers.language.reward_state import RewardState
 
 logger = logging.getLogger(__name__)
+
+SPREAD = "train/score_spread"
+"""Largest minus smallest score of the texts of a step, logged by a trainer that does not compare texts in groups."""
 
 
 class AbstentionGuard(TrainerCallback):
@@ -43,15 +48,15 @@ class AbstentionGuard(TrainerCallback):
 
 
 class IdleGuard(TrainerCallback):
-    """Warns when nothing can be learned, and stops the run when that goes on: no group of texts has a spread.
+    """Warns when nothing can be learned, and stops the run when that goes on (:class:`rewards.trainers.idle.IdleRun`):
+    no group of texts has a spread, or where texts are not compared in groups (PPO), none has another score.
 
     Args:
-        patience: log lines in a row, all of whose groups were without spread, after which the run stops.
+        patience: log lines in a row without any spread after which the run stops.
     """
 
     def __init__(self, patience: int) -> None:
-        self.patience = patience
-        self._idle = 0
+        self._run = IdleRun(patience, "texts")
 
     def on_log(
         self,
@@ -62,19 +67,11 @@ class IdleGuard(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Look at one log line."""
-        if (logs or {}).get("frac_reward_zero_std") is None or "loss" not in (logs or {}):
-            return
-        if (logs or {})["frac_reward_zero_std"] < 1:
-            self._idle = 0
-            return
-        self._idle += 1
-        found = f"step {state.global_step}: the texts of every prompt have the same reward, so that nothing is learned"
-        if self._idle >= self.patience:
-            raise RewardsError(
-                f"stopped at {found}, for {self._idle} log lines in a row. Is the reward constant, or the temperature "
-                "too low?"
-            )
-        logger.warning("%s", found)
+        logs = logs or {}
+        without_spread, spread = logs.get("frac_reward_zero_std"), logs.get(SPREAD)
+        if "loss" in logs and (without_spread is not None or spread is not None):
+            learned = without_spread < 1 if without_spread is not None else spread > 0
+            self._run.take(learned, f"step {state.global_step}")
 
 
 class FiniteSteps(TrainerCallback):
@@ -114,7 +111,7 @@ class FiniteSteps(TrainerCallback):
 
 class FiniteWeights:
     """Mix in before a TRL trainer: steps whose gradient is not finite are skipped (:class:`FiniteSteps`) and counted in
-    the log lines as `train/skipped_steps`, and no checkpoint holds a trained weight that is not finite."""
+    the log lines as `train/skipped_steps`, and no checkpoint holds a value that is not finite."""
 
     # Of transformers' trainers.
     accelerator: Any
@@ -140,26 +137,16 @@ class FiniteWeights:
         return [callback for callback in self.callback_handler.callbacks if isinstance(callback, FiniteSteps)]
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        check_finite(self.accelerator.unwrap_model(self.model))
+        kept = {type(c).__name__: c.state() for c in self.callback_handler.callbacks if isinstance(c, RewardState)}
+        check_finite(trained_values(self) | kept)
         super()._save_checkpoint(*args, **kwargs)  # type: ignore[misc]
 
 
-def check_finite(model: torch.nn.Module) -> None:
-    """Refuse to save trained weights that are not finite: a resumed run would begin with them.
-
-    Raises:
-        RewardsError: names the first such weight.
-    """
-    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    if all_finite([parameter for _, parameter in trained]):
-        return
-    name = next(name for name, parameter in trained if not all_finite([parameter]))
-    raise RewardsError(f"{name} is not finite: no checkpoint is written of it; go on from the last one before")
-
-
-def all_finite(tensors: list[torch.Tensor]) -> bool:
-    """Whether every value is finite, with one transfer from the device a device."""
-    norms: dict[torch.device, list[torch.Tensor]] = {}
-    for tensor in tensors:
-        norms.setdefault(tensor.device, []).append(tensor.detach().isfinite().all())
-    return all(bool(torch.stack(flags).all()) for flags in norms.values())
+def trained_values(trainer: Any) -> dict[str, object]:
+    """What a checkpoint of a TRL trainer keeps: trained weights (a value head among them), the running statistics of
+    normalisation layers, and what the optimiser has gathered."""
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    weights = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    running = {name: buffer for name, buffer in model.named_buffers() if name.endswith(("running_mean", "running_var"))}
+    moments = getattr(trainer.optimizer, "state", None) or {}
+    return {**weights, **running, "optimizer": list(moments.values())}

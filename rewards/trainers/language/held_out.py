@@ -102,6 +102,13 @@ class HeldOut:
         judged = [self._score(reward, indices, written) for reward in (self.reward, *self.audits)]
         return Share(indices, [text.text for text in written], judged)
 
+    def _score(self, reward: Reward, indices: Sequence[int], written: Sequence[Written]) -> Scores:
+        """Judge batch by batch: a judge that fails once costs the samples that it was asked about and no others."""
+        size = self.batch_size
+        starts = range(0, len(indices), size)
+        batches = [self._judged(reward, indices[at : at + size], written[at : at + size]) for at in starts]
+        return Scores.concatenate(batches) if batches else Scores.nothing([])
+
     def together(self, shares: Sequence[Share]) -> Judged:
         """The shares of all processes as one evaluation."""
         order = [index for share in shares for index in share.indices]
@@ -143,9 +150,7 @@ class HeldOut:
             first_batch=indices[0] // self.batch_size,
         )
 
-    def _score(self, reward: Reward, indices: Sequence[int], written: Sequence[Written]) -> Scores:
-        if not indices:
-            return Scores.nothing([])
+    def _judged(self, reward: Reward, indices: Sequence[int], written: Sequence[Written]) -> Scores:
         rows = [self.rows[index] for index in indices]
         columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
         columns["completion_ids"] = [text.ids for text in written]

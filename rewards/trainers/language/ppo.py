@@ -25,7 +25,7 @@ from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 
 from rewards.errors import InputError
-from rewards.trainers.language.guards import FiniteWeights
+from rewards.trainers.language.guards import SPREAD, FiniteWeights
 from rewards.trainers.language.on_policy import before_first_update, log_ratio
 from rewards.trainers.language.ppo_math import (
     clipped_value_loss,
@@ -250,6 +250,8 @@ class PPOTrainer(MetricsOfAllProcesses, FiniteWeights, ScheduleGoesOn, GRPOTrain
         log = self._metrics["train" if self.model.training else "eval"]
         # GRPO compares the texts of a prompt; PPO does not, so its group statistics would mislead.
         log.pop("frac_reward_zero_std", None)
+        found = self.accelerator.gather(scores)[self.accelerator.gather(judged)]
+        log[SPREAD].append((found.max() - found.min()).item() if len(found) else 0.0)
         # Sums, not gathered tokens: processes pad their texts to different lengths.
         of_values, of_returns, of_errors = (
             self.accelerator.reduce(masked_moments(tokens, mask), reduction="sum")

@@ -29,12 +29,13 @@ from rewards.runs.folder import RunFolder, begin_run
 from rewards.runs.identity import as_json
 from rewards.runs.metrics import read_metrics
 from rewards.runs.summary import format_summary, summarize
+from rewards.trainers.finite import check_finite
 from rewards.trainers.language.arguments import MAY_CHANGE, own_settings, trainer_arguments, trainer_identity
 from rewards.trainers.language.curves import MetricsCallback, QuietProgress
 from rewards.trainers.language.data import content_of, load_prompts, true_texts
 from rewards.trainers.language.evaluation import HeldOutCallback
 from rewards.trainers.language.grpo import ExactGRPOTrainer
-from rewards.trainers.language.guards import AbstentionGuard, FiniteSteps, IdleGuard, check_finite
+from rewards.trainers.language.guards import AbstentionGuard, FiniteSteps, IdleGuard, trained_values
 from rewards.trainers.language.held_out import HeldOut
 from rewards.trainers.language.policy import load_policy
 from rewards.trainers.language.ppo import PPOConfig, PPOTrainer
@@ -82,7 +83,7 @@ def run_language(config: LanguageRunConfig) -> dict[str, Any]:
         The summary, as in `summary.json` (see :func:`rewards.runs.summary.summarize`).
 
     Raises:
-        InputError: settings that cannot be used, or a run that was begun otherwise.
+        InputError: settings that cannot be used, a run that was begun otherwise, or one that another process works on.
         RewardsError: the run was stopped (judge failing, policy gaming its judge, gradients not finite, nothing to
             learn).
 
@@ -92,6 +93,15 @@ def run_language(config: LanguageRunConfig) -> dict[str, Any]:
     """
     folder = RunFolder(Path(config.output_dir))
     parts = _build(config, folder)
+    lock = folder.lock() if parts.arguments.process_index == 0 else None
+    try:
+        return _run(config, parts, folder)
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _run(config: LanguageRunConfig, parts: _Parts, folder: RunFolder) -> dict[str, Any]:
     arguments = parts.arguments
     with arguments.main_process_first(local=False):
         # The others come when the folder is fresh, or holds what is to be continued.
@@ -106,7 +116,7 @@ def run_language(config: LanguageRunConfig) -> dict[str, Any]:
         audit_before(parts.reward, true_texts(parts.held_out, config.data, ROWS), folder.path, drawn=False)
     trainer = _trainer(config, parts, folder, checkpoint)
     _train(trainer, checkpoint)
-    check_finite(trainer.accelerator.unwrap_model(trainer.model))
+    check_finite(trained_values(trainer))
     trainer.save_model(str(folder.adapter))
     evaluations = EvaluationLog(folder.path).read()
     summary = summarize(evaluations) | {"best_step": BestByAudit().read(evaluations).step}

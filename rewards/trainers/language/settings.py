@@ -110,7 +110,7 @@ class OwnTrainerSettings:
         max_failure_rate: the run stops when more texts than this share cannot be judged between two log lines.
         max_skipped_steps: the run stops when more optimiser steps than this in a row were skipped because a gradient
             was not finite.
-        max_idle_steps: the run stops after this many log lines in a row in which no text had an advantage, so that
+        max_idle_steps: the run stops after this many log lines in a row in which the rewards had no spread, so that
             nothing could be learned; it warns of the first.
         audit_max_gap: the run stops when the gap between the reward and an audit has grown by more than this.
     """

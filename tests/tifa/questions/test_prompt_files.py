@@ -64,3 +64,27 @@ def test_folders_and_bytes_that_are_something_else(tmp_path: Path) -> None:
         read_prompts(tmp_path / "splits")
     with pytest.raises(OSError):
         read_prompts(tmp_path / "missing.txt")
+
+
+def test_only_line_ends_part_lines(tmp_path: Path) -> None:
+    text = "a red\u2028circle \u0085 \x0b \x0c here"
+    (tmp_path / "p.txt").write_bytes(f"\ufeff{text}\r\nblue\n".encode())
+    (tmp_path / "p.jsonl").write_bytes(json.dumps({"prompt": text}, ensure_ascii=False).encode() + b"\n\n")
+    assert [prompt.text for prompt in read_prompts(tmp_path / "p.txt")] == [text, "blue"]
+    assert [prompt.text for prompt in read_prompts(tmp_path / "p.jsonl")] == [text]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('{"id": 1180591620717411303424, "prompt": "a"}', "row 1: 1180591620717411303424 is too large"),
+        ('{"id": "\\ud800", "prompt": "a"}', "row 1: .* half a character"),
+        ('{"prompt": "\\ud800"}', "row 1: .* half a character"),
+        ("null", "row 1 is a NoneType"),
+        ("[" * 100_000, "line 2 is not JSON"),
+    ],
+)
+def test_a_row_that_no_store_can_hold_is_named(tmp_path: Path, row: str, said: str) -> None:
+    (tmp_path / "p.jsonl").write_text('{"prompt": "fine"}\n' + row + "\n")
+    with pytest.raises(InputError, match=said):
+        read_prompts(tmp_path / "p.jsonl")

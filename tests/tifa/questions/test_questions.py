@@ -1,4 +1,5 @@
 import json
+import math
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from rewards.tifa.questions.question import (
     read_questions,
     write_questions,
 )  # fmt: skip
+from rewards.tifa.store.store import QuestionStore
 
 ROW: dict[str, Any] = {
     "id": "a_1", "caption": "three dogs", "question": "how many dogs?", "choices": ["1", "2", "3"], "answer": "3",
@@ -122,3 +124,33 @@ def test_the_default_id_is_the_prompt() -> None:
 def test_questions_can_be_pickled_and_hashed() -> None:
     question = question_from_row({**ROW, "note": [1]})
     assert pickle.loads(pickle.dumps(question)) == question and hash(question) == hash(replace(question, extra={}))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"id": 2**70}, "too large; a whole number of 64 bits"),
+        ({"id": -(2**70)}, "too large"),
+        ({"id": "\ud800"}, "half a character"),
+        ({"id": 1.0}, "id must be a text or a whole number"),
+        ({"id": ["a"]}, "id must be a text or a whole number"),
+        ({"question": "how\udfff"}, "half a character"),
+        ({"caption": "\ud83d"}, "half a character"),
+        ({"element": "\ud83d"}, "half a character"),
+        ({"choices": ["1", "3", "\ud83d"]}, "half a character"),
+        ({"choices": ["3", math.nan]}, "choice 1 is nan"),
+        ({"answer": math.inf}, "answer must be a text"),
+        ({"depends_on": "abc"}, "depends_on must be a list of texts"),
+        ({"depends_on": 3}, "depends_on must be a list of texts"),
+        ({"more": math.nan}, "a value beside the question cannot be kept"),
+        ({"more": {"deep": ["\ud800"]}}, "a value beside the question cannot be kept"),
+    ],
+)
+def test_a_row_that_no_store_can_hold_costs_itself_alone(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    path = tmp_path / "q.json"
+    path.write_text(json.dumps([ROW, ROW | {"question": "how many cats?"} | change, ROW | {"id": 2**62}]))
+    questions, problems = parse_rows(json.loads(path.read_text()), str(path))
+    assert [question.id for question in questions] == ["a_1", 2**62]
+    assert len(problems) == 1 and problems[0].startswith(f"{path}, row 1: ") and said in problems[0]
+    store = QuestionStore(tmp_path / "s.sqlite")
+    assert store.add(questions).new == 2 and store.get(2**62) == (questions[1],)

@@ -13,6 +13,7 @@ from diffusers import EulerDiscreteScheduler, UNet2DConditionModel
 from safetensors.torch import load_file
 
 from rewards.errors import InputError, RewardsError
+from rewards.runs.locks import locked
 from rewards.runs.metrics import read_metrics
 from rewards.runs.samples import read_samples
 from rewards.runs.summary import gains
@@ -614,6 +615,75 @@ def test_checkpoint_is_never_written_of_a_model_that_is_not_finite(tmp_path):
     with pytest.raises(RewardsError, match="not finite"):
         trainer.save_checkpoint()
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["checkpoint-1"]
+
+
+def ruin_moments(trainer):
+    next(iter(trainer.optimization.optimizer.state.values()))["exp_avg"].view(-1)[0] = math.nan
+
+
+def ruin_average(trainer):
+    trainer.average._values[0].view(-1)[0] = math.inf
+
+
+def ruin_statistics(trainer):
+    next(iter(trainer.statistics._buffers.values())).append(math.nan)
+
+
+def ruin_what_the_reward_learned(trainer):
+    trainer.reward.state_dict = lambda: {"scale": [1.0, math.inf]}
+
+
+def ruin_what_the_method_keeps(trainer):
+    trainer.method.state = lambda: {"old": [torch.ones(2), torch.tensor([1.0, math.nan])]}
+
+
+@pytest.mark.parametrize(
+    "ruin",
+    [ruin_moments, ruin_average, ruin_statistics, ruin_what_the_reward_learned, ruin_what_the_method_keeps],
+)
+def test_checkpoint_is_never_written_with_a_value_that_is_not_finite_whoever_keeps_it(tmp_path, ruin):
+    trainer = new_trainer(tmp_path, num_epochs=1, train_ema_decay=0.5)
+    trainer.train()
+    ruin(trainer)
+    trainer.step = 2
+    with pytest.raises(RewardsError, match="is not finite: no checkpoint is written of it"):
+        trainer.save_checkpoint()
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["checkpoint-1"]
+    if ruin is ruin_average:  # what is saved as the result
+        with pytest.raises(RewardsError, match=r"moving_average\.0 is not finite"):
+            trainer.save_model()
+
+
+def test_a_run_that_learns_nothing_is_stopped_after_three_epochs(tmp_path, caplog):
+    def constant(images, prompts, metadata):
+        return [0.5] * len(prompts)
+
+    trainer = DDPOTrainer(PIPELINES["zero_snr"](), constant, ["a", "b"], settings(tmp_path, num_epochs=9, save_freq=1))
+    with pytest.raises(RewardsError, match="stopped at epoch 3: nothing was learned 3 times in a row"):
+        trainer.train()
+    assert sum("nothing is learned" in record.message for record in caplog.records) == 2
+    assert [row["step"] for row in read_metrics(tmp_path / "run")] == [1, 2, 3]
+    trainer = DDPOTrainer(
+        PIPELINES["zero_snr"](), constant, ["a", "b"], settings(tmp_path, num_epochs=2, overwrite=True)
+    )
+    assert trainer.train()["train/optimizer_steps"] == 0  # two epochs are warned of only
+
+
+def test_another_process_on_the_folder_is_refused_until_the_run_has_ended(tmp_path):
+    trainer = new_trainer(tmp_path, num_epochs=1)
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match=r"another process is working on .*run"):
+        locked(tmp_path / "run", ".lock")
+    held = locked(tmp_path, "other")
+    held.release()
+    trainer.train()
+    held = locked(tmp_path / "run", ".lock")
+    for flags in ({"resume": True}, {"overwrite": True}, {}):
+        with pytest.raises(InputError, match="another process is working on"):
+            new_trainer(tmp_path, num_epochs=2, **flags)
+    held.release()
+    assert new_trainer(tmp_path, num_epochs=2, resume=True).train()["train/optimizer_steps"] > 0
+    assert all(path.exists() for path in before)
 
 
 def test_one_text_is_not_a_list_of_letters(tmp_path):

@@ -23,6 +23,7 @@ from rewards.build import RewardSettings, build_reward
 from rewards.errors import InputError, RewardsError
 from rewards.runs.config import load_config
 from rewards.runs.evaluations import EvaluationLog
+from rewards.runs.locks import locked
 from rewards.runs.metrics import read_metrics
 from rewards.runs.samples import read_samples
 from rewards.trainers.language.arguments import own_settings, trainer_arguments
@@ -453,3 +454,19 @@ def test_the_reward_is_audited_before_it_is_trained_on(checkpoint, tmp_path, cap
     assert record["rows"] == 4 and {"blank", "padded", "empty"} <= {f["kind"] for f in record["findings"]}
     assert record["identity"] == json.loads((tmp_path / "run" / "identity.json").read_text())["reward"]
     assert record["verdict"] in capsys.readouterr().out and (tmp_path / "run" / "audit.html").exists()
+
+
+def test_a_second_process_on_a_run_is_refused_and_touches_nothing(checkpoint, tmp_path, mixed_run):
+    folder, _, settings = mixed_run
+    held = locked(folder, ".lock")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for flags in ({"resume": True}, {"overwrite": True}, {}):
+        with pytest.raises(InputError, match=r"^another process is working on .*grpo; wait for it"):
+            run(settings | flags)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    held.release()
+    begun = run_settings(checkpoint, checkpoint, tmp_path / "run", max_steps=1)
+    begun["policy"]["lora_target_modules"] = ["no_such_module"]
+    with pytest.raises(InputError, match="no_such_module"):
+        run(begun)
+    locked(tmp_path / "run", ".lock").release()  # a run that failed lets go

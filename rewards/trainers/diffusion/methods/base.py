@@ -70,11 +70,13 @@ class Method(ABC, Generic[C]):
         name: In metrics, cards and YAML.
         config_class: The class of its settings.
         keep_steps: Whether rollouts keep every state and its log-probability.
+        learns_from_advantages: Whether pictures of equal rewards teach nothing.
     """
 
     name: ClassVar[str]
     config_class: ClassVar[type[DiffusionConfig]]
     keep_steps: ClassVar[bool] = False
+    learns_from_advantages: ClassVar[bool] = True
     tools: Tools
     sampler: Sampler
 

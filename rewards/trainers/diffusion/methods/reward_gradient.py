@@ -68,6 +68,7 @@ class RewardGradient(Method[RewardGradientConfig]):
 
     name = "reward_gradient"
     config_class = RewardGradientConfig
+    learns_from_advantages = False
 
     def start(self, tools: Tools) -> None:
         """See :meth:`Method.start`.
