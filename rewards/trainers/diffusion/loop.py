@@ -300,8 +300,7 @@ class DiffusionTrainer:
             write_samples(self.sample_log, self.step, phase, self._eval_set, evaluation)
             track_pictures(self.accelerator.trackers, self.step, evaluation)
             if self.audit is not None and self.best.update(self.step, float(np.nanmean(evaluation.audit))):
-                with self.average.held():
-                    self.policy.save(self.folder.best)
+                self._save_weights(self.folder.best)
             if self.step == 0 and self.args.audit_before:
                 audit_before(self.reward, self._best_drawn(evaluation), self.folder.path, drawn=True)
         self._log(evaluation.metrics)
@@ -362,14 +361,17 @@ class DiffusionTrainer:
 
     def save_model(self) -> None:
         """Write `adapter/` (for `pipeline.load_lora_weights`, or the network's `from_pretrained`) and the card."""
-        check_finite({"weights": self.policy.parameters, **self.average.state()})
         if self.accelerator.is_main_process:
-            with self.average.held():
-                self.policy.save(self.folder.adapter)
+            self._save_weights(self.folder.adapter)
             rate = self.failures / self.scored if self.scored else math.nan
             facts = CardFacts(self.step, rate, self.accelerator.num_processes, self.identity)
             write_model_card(self.folder, self.stages, self.policy, facts)
         self.accelerator.wait_for_everyone()
+
+    def _save_weights(self, folder: Path) -> None:
+        check_finite({"weights": self.policy.parameters, **self.average.state()})
+        with self.average.held():
+            self.policy.save(folder)
 
     def save_checkpoint(self) -> Path:
         """Write `checkpoints/checkpoint-<step>` in the run folder; every process must call this.

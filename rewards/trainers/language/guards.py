@@ -136,6 +136,15 @@ class FiniteWeights:
     def _finite_steps(self) -> list[FiniteSteps]:
         return [callback for callback in self.callback_handler.callbacks if isinstance(callback, FiniteSteps)]
 
+    def save_model(self, *args: Any, **kwargs: Any) -> None:
+        """Write the trained weights.
+
+        Raises:
+            RewardsError: a value is not finite.
+        """
+        check_finite(trained_values(self))
+        super().save_model(*args, **kwargs)  # type: ignore[misc]
+
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         kept = {type(c).__name__: c.state() for c in self.callback_handler.callbacks if isinstance(c, RewardState)}
         check_finite(trained_values(self) | kept)

@@ -29,13 +29,12 @@ from rewards.runs.folder import RunFolder, begin_run
 from rewards.runs.identity import as_json
 from rewards.runs.metrics import read_metrics
 from rewards.runs.summary import format_summary, summarize
-from rewards.trainers.finite import check_finite
 from rewards.trainers.language.arguments import MAY_CHANGE, own_settings, trainer_arguments, trainer_identity
 from rewards.trainers.language.curves import MetricsCallback, QuietProgress
 from rewards.trainers.language.data import content_of, load_prompts, true_texts
 from rewards.trainers.language.evaluation import HeldOutCallback
 from rewards.trainers.language.grpo import ExactGRPOTrainer
-from rewards.trainers.language.guards import AbstentionGuard, FiniteSteps, IdleGuard, trained_values
+from rewards.trainers.language.guards import AbstentionGuard, FiniteSteps, IdleGuard
 from rewards.trainers.language.held_out import HeldOut
 from rewards.trainers.language.policy import load_policy
 from rewards.trainers.language.ppo import PPOConfig, PPOTrainer
@@ -116,7 +115,6 @@ def _run(config: LanguageRunConfig, parts: _Parts, folder: RunFolder) -> dict[st
         audit_before(parts.reward, true_texts(parts.held_out, config.data, ROWS), folder.path, drawn=False)
     trainer = _trainer(config, parts, folder, checkpoint)
     _train(trainer, checkpoint)
-    check_finite(trained_values(trainer))
     trainer.save_model(str(folder.adapter))
     evaluations = EvaluationLog(folder.path).read()
     summary = summarize(evaluations) | {"best_step": BestByAudit().read(evaluations).step}
