@@ -27,7 +27,11 @@ def read_true_texts(path: Path, limit: int | None = None) -> list[TrueText]:
     if (damaged := next((row for row in scanned if row.problem is not None), None)) is not None:
         raise InputError(f"{path}, line {damaged.line}: {damaged.problem}")
     found = []
-    for place, row in zip(scanned, source.read([row.position for row in scanned]), strict=True):
+    for place in scanned:
+        try:
+            (row,) = source.read([place.position])
+        except ValueError as error:
+            raise InputError(f"{path}, line {place.line}: {error}") from error
         image, text, cluster = row.get("image"), row.get("text", row.get("prompt")), row.get("cluster")
         if not isinstance(text, str) or not text.strip() or image is None:
             keys = ", ".join(sorted(row))

@@ -69,7 +69,7 @@ def sections(path: Path) -> set[str]:
     """
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not a YAML file: {error}") from error
     if not isinstance(values, dict):
         raise InputError(f"{path}: expected a mapping of keys to values, found {type(values).__name__}")

@@ -78,6 +78,9 @@ def tifa_bench(
         plan = plan_benchmark(store, images)
         store.close()
         _report(plan, images, skip_missing)
+        read = [given, images, *(picture.path for picture in plan.pictures)]
+        if plot is not None and plot.exists() and any(plot.samefile(path) for path in read):
+            raise InputError(f"{plot} is an input; choose another plot")
         output.parent.mkdir(parents=True, exist_ok=True)
         asked = replace(settings, reward=replace(settings.reward, questions=str(store.path)))
         task = TifaBenchTask(asked, images.parent)

@@ -43,6 +43,8 @@ def make_file(source: str | Path, output: str | Path, task: Task, engine: Engine
             process is working on it.
     """
     output = Path(os.path.realpath(output)) if Path(output).is_symlink() else Path(output)
+    if not output.name:
+        raise InputError("the output has no name; a file to write is needed")
     folder = output.with_name(output.name + ".job")
     found = _look_into(output, Path(source))
     refuse_other_work(folder, task.name)  # before a judge is loaded

@@ -85,9 +85,12 @@ class Columns:
 def _numbers(values: Sequence[object]) -> np.ndarray:
     """As float64; NaN for null and for what is no number."""
     try:
-        return np.array(values, dtype=np.float64)
+        numbers = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        return np.array([float(value) if isinstance(value, (int, float)) else np.nan for value in values])
+        numbers = np.empty((0, 0))
+    if numbers.ndim == 1:
+        return numbers
+    return np.array([value if isinstance(value, (int, float)) and abs(value) < LARGEST else np.nan for value in values])
 
 
 @dataclass
@@ -209,9 +212,12 @@ def _left_by_trl(folder: Path) -> Iterator[Mapping[str, object]]:
     """What a TRL trainer without our callback leaves: the log in the state that its newest checkpoint holds."""
     states = [folder / "trainer_state.json", *(path / "trainer_state.json" for path in list_checkpoints(folder)[::-1])]
     state = next((path for path in states if path.exists()), None)
-    history = read_json(state).get("log_history", []) if state else []
+    kept = read_json(state) if state else {}
+    history = kept.get("log_history", []) if isinstance(kept, dict) else []
+    if not isinstance(history, list):
+        raise InputError(f"{state}: log_history is no list")
     for row in history:
-        if isinstance(row.get("step"), int):
+        if isinstance(row, dict) and isinstance(row.get("step"), int):
             yield {"step": row["step"], **metric_keys({key: value for key, value in row.items() if key != "step"})}
 
 

@@ -117,3 +117,17 @@ def test_a_million_lines_of_24_keys_take_less_than_300_megabytes(tmp_path):
             file.write("".join(f'{{"step": {start + i}, {line % tuple(row)}}}\n' for i, row in enumerate(rows)))
     done = subprocess.run([sys.executable, "-c", MEASURE, str(tmp_path)], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 300
+
+
+@pytest.mark.parametrize("value", ["[1]", "[[1, 2]]", '{"a": 1}', '"text"', "1" + "0" * 400, "1e400"])
+def test_what_is_no_number_is_no_point_of_a_curve(tmp_path, value):
+    lines = f'{{"step": 1, "train/loss": {value}}}\n{{"step": 2, "train/loss": 0.5}}\n'
+    (tmp_path / "metrics.jsonl").write_text(lines)
+    steps, values = load_run(tmp_path).columns.column("train/loss")
+    assert (steps[-1], values[-1]) == (2, 0.5)
+
+
+@pytest.mark.parametrize("content", ["[]", '{"log_history": [1, null]}', "{}"])
+def test_a_state_without_a_log_is_an_empty_run(tmp_path, content):
+    (tmp_path / "trainer_state.json").write_text(content)
+    assert load_run(tmp_path).last_step is None

@@ -20,7 +20,10 @@ class SavedDataset(Source):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        dataset = datasets.load_from_disk(str(path))
+        try:
+            dataset = datasets.load_from_disk(str(path))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path} is no whole dataset of Dataset.save_to_disk: {error!r}") from error
         if not isinstance(dataset, datasets.Dataset):
             raise InputError(f"{path} holds splits ({', '.join(dataset)}); give the folder of one of them")
         self._dataset = dataset.with_format("arrow")
