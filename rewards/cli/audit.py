@@ -182,7 +182,6 @@ def _opened(
     """The reward, the second judge and the rows; whatever is mistyped is answered before a model is loaded."""
     from rewards.audit.data import read_true_texts
     from rewards.build import RewardSettings, build_reward
-    from rewards.errors import InputError
     from rewards.runs.config import load_config, parse_overrides
 
     words = (kind or {}) | ({} if judge is None else {"judge": judge}) | parse_overrides(overrides)
