@@ -63,7 +63,7 @@ class RemoteJudge(Judge):
         entry = self._describe(url)
         self._identity: dict[str, Json] = entry["identity"]
         self.name, self.prompts = entry["name"], entry.get("prompts")
-        self.revision = self._identity.get("revision")  # type: ignore[assignment]
+        self.revision = self._identity.get("revision")
         self.one_word = str(entry.get("one_word", self.one_word))
         told = entry.get("abilities")
         self._abilities = super().abilities & frozenset(told) if isinstance(told, list) else super().abilities

@@ -299,7 +299,7 @@ class DiffusionTrainer:
             )
             write_samples(self.sample_log, self.step, phase, self._eval_set, evaluation)
             track_pictures(self.accelerator.trackers, self.step, evaluation)
-            if self.audit is not None and self.best.update(self.step, float(np.nanmean(evaluation.audit))):
+            if evaluation.audit is not None and self.best.update(self.step, float(np.nanmean(evaluation.audit))):
                 self._save_weights(self.folder.best)
             if self.step == 0 and self.args.audit_before:
                 audit_before(self.reward, self._best_drawn(evaluation), self.folder.path, drawn=True)

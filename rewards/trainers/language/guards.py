@@ -69,9 +69,12 @@ class IdleGuard(TrainerCallback):
         """Look at one log line."""
         logs = logs or {}
         without_spread, spread = logs.get("frac_reward_zero_std"), logs.get(SPREAD)
-        if "loss" in logs and (without_spread is not None or spread is not None):
-            learned = without_spread < 1 if without_spread is not None else spread > 0
-            self._run.take(learned, f"step {state.global_step}")
+        if "loss" not in logs:
+            return
+        if without_spread is not None:
+            self._run.take(without_spread < 1, f"step {state.global_step}")
+        elif spread is not None:
+            self._run.take(spread > 0, f"step {state.global_step}")
 
 
 class FiniteSteps(TrainerCallback):
