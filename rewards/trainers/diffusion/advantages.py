@@ -30,7 +30,13 @@ class PromptStatistics:
         self.min_count = min_count
         self._buffers: dict[Hashable, deque[float]] = {}
 
-    def advantages(self, prompts: Sequence[Hashable], rewards: np.ndarray, epsilon: float = 1e-8) -> np.ndarray:
+    def advantages(
+        self,
+        prompts: Sequence[Hashable],
+        rewards: np.ndarray,
+        epsilon: float = 1e-8,
+        deviation_of_all: bool = False,
+    ) -> np.ndarray:
         """Add a batch of rewards to the buffers and return its advantages, `(r - mean) / (deviation + epsilon)`.
 
         Args:
@@ -38,6 +44,7 @@ class PromptStatistics:
             rewards: (N,) floats; NaN marks a sample that could not be judged.
             epsilon: Added to the deviation. A value of the order of the reward's noise (the shapes recipe takes 0.05 on
                 [0, 1]) keeps prompts with hardly any spread from being blown up.
+            deviation_of_all: Divide by the deviation of the whole batch, which blows up no prompt either.
 
         Returns:
             (N,) float32. An abstained sample gets 0 and takes part in no mean or deviation; so does a prompt whose
@@ -60,6 +67,7 @@ class PromptStatistics:
             mean, std = batch_mean, batch_std
             if len(buffer) >= self.min_count:
                 mean, std = _mean_and_deviation(np.array(buffer))
+                std = batch_std if deviation_of_all else std
             advantages[members] = (rewards[members] - mean) / (std + epsilon)
         return advantages
 

@@ -82,6 +82,8 @@ class DiffusionConfig:
         per_prompt_stat_tracking: Advantages from each prompt's mean and deviation; False normalises over all samples.
         per_prompt_stat_tracking_buffer_size: Rewards kept a prompt.
         per_prompt_stat_tracking_min_count: Below this many rewards in its buffer a prompt uses the batch's statistics.
+        advantage_deviation: What divides: the deviation of each "prompt", or of all samples of the "epoch", as the
+            reference implementations of Flow-GRPO, DiffusionNFT and AWM take it.
         advantage_epsilon: Added to the deviation that divides.
 
         async_reward_computation: Score a batch in a worker thread while the next one is sampled.
@@ -160,6 +162,7 @@ class DiffusionConfig:
     per_prompt_stat_tracking: bool = True
     per_prompt_stat_tracking_buffer_size: int = 16
     per_prompt_stat_tracking_min_count: int = 4
+    advantage_deviation: Literal["prompt", "epoch"] = "prompt"
     advantage_epsilon: float = 1e-4
 
     async_reward_computation: bool = False

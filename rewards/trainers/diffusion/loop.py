@@ -194,7 +194,8 @@ class DiffusionTrainer:
         judged = gather(drawn.judged, drawn.local, with_details=False)
         rewards, metrics = self._take_scores(judged)
         if args.per_prompt_stat_tracking:
-            advantages = self.statistics.advantages(drawn.prompt_rows, rewards, args.advantage_epsilon)
+            of_all = args.advantage_deviation == "epoch"
+            advantages = self.statistics.advantages(drawn.prompt_rows, rewards, args.advantage_epsilon, of_all)
         else:
             advantages = global_advantages(rewards, args.advantage_epsilon)
         metrics["train/zero_std_groups"] = zero_deviation_groups(drawn.prompt_rows, rewards)

@@ -21,6 +21,12 @@ def test_each_prompt_has_its_own_mean_and_deviation():
     np.testing.assert_allclose(advantages, [-0.5, -10 / 11, 0.5, 10 / 11], rtol=1e-6)
 
 
+def test_deviation_of_all_is_the_batchs_and_the_mean_stays_the_prompts():
+    rewards = f32(0, 10, 2, 30)
+    advantages = PromptStatistics(4, 2).advantages(list("abab"), rewards, epsilon=1.0, deviation_of_all=True)
+    np.testing.assert_allclose(advantages, np.array([-1, -10, 1, 10]) / (np.std([0, 10, 2, 30]) + 1), rtol=1e-6)
+
+
 def test_buffer_keeps_the_newest_rewards():
     statistics = PromptStatistics(buffer_size=3, min_count=1)
     statistics.advantages(["a"] * 2, f32(100, 0))

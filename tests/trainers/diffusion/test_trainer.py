@@ -702,6 +702,18 @@ def test_prompts_that_share_a_text_have_statistics_of_their_own(tmp_path):
     assert metrics["train/zero_std_groups"] == 1.0 and metrics["train/advantage_deviation"] == 0.0
 
 
+def test_advantages_can_be_divided_by_the_deviation_of_the_epoch(tmp_path):
+    def numbered(images, prompts, metadata):
+        return np.array([0.0, 2.0, 0.0, 2.0, 0.0, 6.0, 0.0, 6.0]) - 1
+
+    found = {}
+    for kind in ("prompt", "epoch"):
+        trainer = new_trainer(tmp_path / kind, numbered, advantage_deviation=kind, advantage_epsilon=0.0)
+        found[kind] = trainer.train()["train/advantage_deviation"]
+    assert found["prompt"] == pytest.approx(1.0)
+    assert found["epoch"] == pytest.approx(np.sqrt((1 + 9) / 2) / np.std([0, 2, 0, 6]))
+
+
 def test_evaluation_keeps_no_trajectory(tmp_path):
     trainer = new_trainer(tmp_path)
     sampler = Sampler(trainer.policy.stepper(3, 1.0), 1.0)

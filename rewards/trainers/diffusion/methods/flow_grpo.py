@@ -2,9 +2,11 @@
 
 With a window of Gaussian steps that slides or is drawn at random it is MixGRPO (Li et al. 2025, arXiv 2507.21802).
 Defaults are those of the reference implementation for Stable Diffusion 3.5 medium (yifan123/flow_grpo, config/grpo.py):
-10 steps, guidance 4.5, a = 0.7, clip range 1e-4, advantages clipped to 5, KL 0.04. Two things differ: the KL is the
-closed form, with the step's whole variance (the reference leaves out `|dt|`), and advantages are divided by each
-prompt's own deviation (`per_prompt_stat_tracking`), as DDPO's are.
+10 steps, guidance 4.5, a = 0.7, clip range 1e-4, advantages clipped to 5, KL 0.04. Three things differ: the KL is the
+closed form, with the step's whole variance (the reference leaves out `|dt|`); the gradient passes both halves of a
+guided prediction (the reference detaches the unconditional one); and advantages are divided by each prompt's own
+deviation unless `advantage_deviation` is "epoch". Everything else is equal to the reference's own code
+(`benchmarks/methods_upstream.py`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Pictures are drawn with any sampler by an old policy and only their clean latents are kept. They are noised again, and
 the trained network learns to predict good pictures and to keep away from bad ones (section 3.2). No density of a step
 is needed, hence no stochastic sampler. The update is that of the reference implementation, scripts/train_nft_sd3.py in
-NVlabs/DiffusionNFT, whose defaults are taken (config/nft.py).
+NVlabs/DiffusionNFT, whose defaults are taken (config/nft.py) but for its `advantage_deviation`, "epoch"; loss and
+gradient equal those of its own code (`benchmarks/methods_upstream.py`).
 
 The two implicit policies are mixtures of the old and the new prediction whose weights sum to 1. At a fixed state and
 timestep velocity, epsilon, v and x_0 are affine in each other, so the mixtures are the same in each of them: they are
@@ -38,9 +39,9 @@ class NFTConfig(DiffusionConfig):
         sample_num_steps: As there; the reference takes 10.
         sample_guidance_scale: As there; NFT trains without guidance.
         nft_beta: Strength of the implicit policies' difference; the reference takes 1, or 0.1 for hard rewards.
-        nft_old_decay: After an epoch the old policy is `d * old + (1 - d) * new` with d = min(this times the optimiser
-            steps so far, `nft_old_decay_max`).
-        nft_old_decay_max: See there.
+        nft_old_decay: After an epoch the old policy is `d * old + (1 - d) * new`, see :func:`old_decay`. The reference
+            takes 0.001 up to 0.5, and for hard rewards 0.0075 from step 75 up to 0.999.
+        nft_old_decay_max, nft_old_decay_from: See there.
         train_timestep_fraction: Share of the sampler's timesteps at which each picture is noised, drawn at random.
         train_kl_coefficient: As there: weight of the mean squared distance to the base model's prediction.
 
@@ -54,6 +55,7 @@ class NFTConfig(DiffusionConfig):
     nft_beta: float = 1.0
     nft_old_decay: float = 0.001
     nft_old_decay_max: float = 0.5
+    nft_old_decay_from: int = 0
     train_timestep_fraction: float = 1.0
 
     def __post_init__(self) -> None:
@@ -61,6 +63,7 @@ class NFTConfig(DiffusionConfig):
         check_number("nft_beta", self.nft_beta, above=0)
         check_number("nft_old_decay", self.nft_old_decay, at_least=0)
         check_number("nft_old_decay_max", self.nft_old_decay_max, at_least=0, at_most=1)
+        check_number("nft_old_decay_from", self.nft_old_decay_from, at_least=0)
         check_number("train_timestep_fraction", self.train_timestep_fraction, above=0, at_most=1)
 
 
@@ -95,7 +98,7 @@ class NFT(Method[NFTConfig]):
                 loss = partial(self._losses, batch, optimality, stream, totals)
                 self.tools.optimization.step(pairs, batch.local, loss)
                 trained += len(pairs)
-        decay = min(args.nft_old_decay * self.tools.optimization.taken, args.nft_old_decay_max)
+        decay = old_decay(args, self.tools.optimization.taken)
         torch._foreach_lerp_(self.old, [p.detach() for p in self.tools.policy.parameters], 1 - decay)
         return {"train/pairs": trained, "policy/old_decay": decay} | totals.metrics(accelerator)
 
@@ -130,6 +133,16 @@ class NFT(Method[NFTConfig]):
     def load_state(self, state: Mapping[str, Sequence[Tensor]]) -> None:
         """Take over what :meth:`state` gave."""
         torch._foreach_copy_(self.old, [value.to(self.tools.policy.device) for value in state["old"]])
+
+
+def old_decay(args: NFTConfig, steps: int) -> float:
+    """How much of the old policy an epoch keeps after so many optimiser steps.
+
+    Example:
+        >>> [old_decay(NFTConfig(nft_old_decay_from=10), steps) for steps in (5, 110, 1000)]
+        [0.0, 0.1, 0.5]
+    """
+    return min(args.nft_old_decay * max(0, steps - args.nft_old_decay_from), args.nft_old_decay_max)
 
 
 def implicit_policies(new: Tensor, old: Tensor, beta: float) -> tuple[Tensor, Tensor]:
