@@ -9,6 +9,7 @@ from typing import Literal, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rewards.calling import PartFunction, part_functions
 from rewards.errors import InputError
@@ -69,7 +70,7 @@ class Combined(Reward):
             raise InputError(f"unknown standardize={standardize!r} or on_abstain={on_abstain!r}")
         if unknown := sorted(set(optional) - set(self.names)):
             raise InputError(f"optional names {', '.join(unknown)}; the rewards are {', '.join(self.names)}")
-        self.weights = np.asarray(weights, dtype=np.float64)
+        self.weights = torch.tensor(weights, dtype=torch.float64)
         self.standardize = standardize
         self.on_abstain = on_abstain
         self.optional = tuple(optional)
@@ -81,9 +82,24 @@ class Combined(Reward):
 
     def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[object]) -> Scores:
         """See :meth:`rewards.reward.Reward.score`: every reward scores every sample once."""
-        each = [reward.score(images, texts, **columns) for reward in self.rewards]
-        values = np.stack([scores.overall.double().numpy() for scores in each], axis=1)
-        overall = torch.from_numpy(self.combine(values).astype(np.float32))
+        return self._sum([reward.score(images, texts, **columns) for reward in self.rewards])
+
+    @property
+    def gradient_problem(self) -> str | None:
+        """The first reward's that has none."""
+        return next((problem for reward in self.rewards if (problem := reward.gradient_problem) is not None), None)
+
+    def score_with_grad(self, images: Tensor, texts: Sequence[str], /, **columns: Sequence[object]) -> Scores:
+        """See :meth:`rewards.reward.Reward.score_with_grad`; running estimates are used, and stay as they are."""
+        if (problem := self.gradient_problem) is not None:
+            raise InputError(problem)
+        return self._frozen()._sum([reward.score_with_grad(images, texts, **columns) for reward in self.rewards])
+
+    def _sum(self, each: Sequence[Scores]) -> Scores:
+        device = each[0].overall.device
+        values = torch.stack([scores.overall.double().to(device) for scores in each], dim=1)
+        overall = self.combine(values).float()
+        values = values.detach().cpu()
         reasons = [
             self._reason(each, row) if abstained else None for row, abstained in enumerate(overall.isnan().tolist())
         ]
@@ -92,34 +108,33 @@ class Combined(Reward):
             overall,
             reasons,
             part_names=(*self.names, *(f"{name}/{part}" for name, scores in named for part in scores.part_names)),
-            parts=torch.cat([torch.from_numpy(values), *(scores.parts.double() for scores in each)], dim=1),
-            counts=torch.cat(
-                [torch.from_numpy(np.isfinite(values)).double(), *(scores.counts.double() for scores in each)], dim=1
-            ),
+            parts=torch.cat([values, *(scores.parts.double() for scores in each)], dim=1),
+            counts=torch.cat([values.isfinite().double(), *(scores.counts.double() for scores in each)], dim=1),
             means={f"{name}/{key}": column for name, scores in named for key, column in scores.means.items()},
             sums={f"{name}/{key}": column for name, scores in named for key, column in scores.sums.items()},
-            details=[_details(named, row) for row in range(len(texts))],
+            details=[_details(named, row) for row in range(len(values))],
         )
 
-    def combine(self, values: np.ndarray) -> np.ndarray:
-        """The weighted sum of `(N, R)` values with NaN for abstentions; with "running", updates the estimates."""
+    def combine(self, values: Tensor) -> Tensor:
+        """The weighted sum of `(N, R)` float64 values with NaN for abstentions; "running" updates the estimates."""
+        weights = self.weights.to(values.device)
         if self.standardize == "running":
             for column, moments in enumerate(self._running):
                 if self._learns:
-                    moments.update(values[:, column])
-            shift = np.array([moments.mean for moments in self._running])
-            scale = np.array([moments.deviation for moments in self._running])
+                    moments.update(values[:, column].numpy())
+            shift = values.new_tensor([moments.mean for moments in self._running])
+            scale = values.new_tensor([moments.deviation for moments in self._running])
             values = (values - shift) / scale
-        for column, name in enumerate(self.names):
-            if name in self.optional:
-                values = values.copy()
-                values[:, column] = np.nan_to_num(values[:, column])
+        judged = values.isfinite()
+        optional = torch.tensor([name in self.optional for name in self.names], device=values.device)
+        # Where a reward has no value, nothing takes part, nor does its gradient: 0 times NaN would be NaN.
+        known = torch.where(judged, values, torch.zeros_like(values))
+        total = (known * weights).sum(dim=1)
         if self.on_abstain == "abstain":
-            return values @ self.weights
-        judged = np.isfinite(values)
-        total = np.where(judged, values * self.weights, 0.0).sum(axis=1)
-        weight = np.abs(np.where(judged, self.weights, 0.0)).sum(axis=1)
-        return np.where(weight > 0, total * np.abs(self.weights).sum() / np.where(weight > 0, weight, 1.0), np.nan)
+            return torch.where((judged | optional).all(dim=1), total, torch.nan)
+        weight = ((judged | optional) * weights.abs()).sum(dim=1)
+        share = weights.abs().sum() / torch.where(weight > 0, weight, 1.0)
+        return torch.where(weight > 0, total * share, torch.nan)
 
     def metrics(self, scores: Scores) -> dict[str, float]:
         """The sum under its own name (`overall` and `abstained`), and every reward under that reward's name."""
@@ -154,8 +169,13 @@ class Combined(Reward):
 
     def for_evaluation(self) -> Combined:
         """The same sum on the scales reached so far, which no held-out sample moves."""
-        frozen = copy.copy(self)
+        frozen = self._frozen()
         frozen.rewards = [reward.for_evaluation() for reward in self.rewards]
+        return frozen
+
+    def _frozen(self) -> Combined:
+        """The same sum, whose running estimates stay as they are."""
+        frozen = copy.copy(self)
         frozen._learns = False
         return frozen
 

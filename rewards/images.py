@@ -47,10 +47,13 @@ class Picture:
         pixels: An RGB PIL image, or a uint8 tensor `(3, H, W)` on any device.
         key: Equal for equal pixels; the picture's :func:`content_hash`, unless the tensor is on an accelerator, where
             two 64-bit sums are computed there instead of copying the picture off it.
+        source: Where a gradient to the picture is wanted: floats `(3, H, W)` in [0, 255] that carry it, of which
+            `pixels` are the 8 bits.
     """
 
     pixels: Image.Image | torch.Tensor
     key: str
+    source: torch.Tensor | None = None
 
     @property
     def form(self) -> str:

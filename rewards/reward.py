@@ -78,9 +78,9 @@ class Reward(ABC):
         return {}
 
     @property
-    def differentiable(self) -> bool:
-        """Whether :meth:`score_with_grad` can be called."""
-        return False
+    def gradient_problem(self) -> str | None:
+        """Why :meth:`score_with_grad` cannot be called; None where it can."""
+        return f"{self.__name__} has no gradient to the pixels: take a method that needs none"
 
     def score_with_grad(self, images: Tensor, texts: Sequence[str], /, **columns: Sequence[object]) -> Scores:
         """:meth:`score` whose overall scores keep their gradient to the pixels.
@@ -95,7 +95,7 @@ class Reward(ABC):
         Raises:
             InputError: this reward has no gradient.
         """
-        raise InputError(f"{self.__name__} has no gradient to the pixels: take a method that needs none")
+        raise InputError(self.gradient_problem or f"{self.__name__} does not say how it keeps a gradient")
 
     def check_prompts(self, texts: Sequence[str]) -> None:  # noqa: B027 - most have nothing to check
         """Called before anything is generated for these prompts.

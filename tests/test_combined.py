@@ -52,13 +52,14 @@ def test_running_standardisation_brings_scales_together():
     large[0, :5] = NAN
     reward = Combined([constant("a", []), constant("b", [])], [1, 1], standardize="running")
     for a, b in zip(small, large):
-        combined = reward.combine(np.stack([a, b], axis=1))
+        combined = reward.combine(torch.from_numpy(np.stack([a, b], axis=1)))
     seen = large[np.isfinite(large)]
     expected = (small[3] - small.mean()) / small.std() + (large[3] - seen.mean()) / seen.std()
     np.testing.assert_allclose(combined, expected, rtol=1e-9)
     again = Combined([constant("a", []), constant("b", [])], [1, 1], standardize="running")
     again.load_state_dict(json.loads(json.dumps(reward.state_dict())))
-    np.testing.assert_allclose(again.combine(np.ones((2, 2))), reward.combine(np.ones((2, 2))))
+    ones = torch.ones(2, 2, dtype=torch.float64)
+    np.testing.assert_allclose(again.combine(ones), reward.combine(ones))
 
 
 def test_constant_part_adds_nothing():

@@ -160,6 +160,46 @@ class HarmonicEval(Reward):
             >>> reward.score([image], ["a dog"]).criteria          # doctest: +SKIP
             tensor([[4.1, 3.2, 4.8, 4.9, 4.9]])
         """
+        return self._score(images, texts, inputs, boxes, grad=False)
+
+    @property
+    def gradient_problem(self) -> str | None:
+        """The overall score has a gradient where the judge has one: that of every rating's probability."""
+        if self.task.needs_box:
+            return f"{self.__name__} draws boxes for 'referring', and a picture that is drawn on has no gradient"
+        if self.gamma == 0:
+            return f"{self.__name__} with gamma=0 takes one criterion or another, which has no gradient: take gamma > 0"
+        return self.judge.problem("rate_with_grad")
+
+    def score_with_grad(
+        self,
+        images: Tensor,
+        texts: Sequence[str],
+        /,
+        inputs: Sequence[object] | None = None,
+        **columns: Sequence[object],
+    ) -> HarmonicScores:
+        """The ratings of pictures' captions, with the gradient of the overall scores to the pictures.
+
+        Args:
+            images: `(N, 3, H, W)` in [0, 1], with a gradient.
+            texts, inputs, columns: as for :meth:`score`.
+
+        Raises:
+            InputError: as :meth:`score`, or for a judge or settings without a gradient.
+        """
+        if (problem := self.gradient_problem) is not None:
+            raise InputError(problem)
+        return self._score(images, texts, inputs, None, grad=True)
+
+    def _score(
+        self,
+        images: Sequence[object] | Tensor,
+        texts: Sequence[str | None],
+        inputs: Sequence[object] | None,
+        boxes: Sequence[object] | None,
+        grad: bool,
+    ) -> HarmonicScores:
         if isinstance(texts, str):
             raise InputError("texts must be a list of texts, got a single string")
         # By place from here on: a pandas column would be looked up by its labels.
@@ -169,9 +209,10 @@ class HarmonicEval(Reward):
         reasons: list[str | None] = [None] * len(texts)
         rows: list[tuple[int, Pictures]] = []
         picture = _PictureReader()
+        plain = [image.detach() if isinstance(image, Tensor) else image for image in images] if grad else images
         for row in range(len(texts)):
             try:
-                rows.append((row, self._prepare_row(row, picture, images, texts, inputs, boxes)))
+                rows.append((row, self._prepare_row(row, picture, plain, texts, inputs, boxes)))
             except InputError as error:
                 reasons[row] = str(error)
         if self.strip_thoughts:
@@ -179,14 +220,16 @@ class HarmonicEval(Reward):
         raw = torch.full((len(texts), len(self.criteria), len(self.ratings)), torch.nan)
         unseen = torch.zeros(raw.shape[:-1])
         if rows:
-            asked = [
-                (image, self._prompt(template, texts, inputs, row))
-                for row, image in rows
-                for template in self.prompts.values()
-            ]
-            rated = self.judge.rate([image for image, _ in asked], [prompt for _, prompt in asked], self._rating_words)
-            places = [row for row, _ in rows]
-            raw[places] = rated.probabilities.view(len(rows), *raw.shape[1:])
+            templates, places = self.prompts.values(), [row for row, _ in rows]
+            prompts = [self._prompt(template, texts, inputs, row) for row in places for template in templates]
+            if grad:
+                tensors = [images[row] for row in places for _ in templates]
+                rated = self.judge.rate_with_grad(tensors, prompts, self._rating_words)
+            else:
+                shown = [image for _, image in rows for _ in templates]
+                rated = self.judge.rate(shown, prompts, self._rating_words)
+            probabilities = rated.probabilities.view(len(rows), *raw.shape[1:])
+            raw[places] = probabilities.detach().cpu()
             if rated.unseen is not None:
                 unseen[places] = rated.unseen.view(len(rows), -1)
             for place, reason in enumerate(rated.reasons):
@@ -194,7 +237,9 @@ class HarmonicEval(Reward):
                 if reason is not None and reasons[row] is None:
                     reasons[row] = f"{criterion}: {reason}"
         scores = self._aggregate(raw, unseen, reasons)
-        if self.explain:
+        if grad and rows:
+            scores.overall = self._overall_with_grad(probabilities, places, scores)
+        elif self.explain:
             self._explain(scores, dict(rows), texts, inputs)
         return scores
 
@@ -295,6 +340,20 @@ class HarmonicEval(Reward):
         return HarmonicScores.of(
             self.criteria, overall, reasons, criteria, sigma, weights, probabilities, mass, self.prompt_hash
         )
+
+    def _overall_with_grad(self, probabilities: Tensor, places: Sequence[int], scores: HarmonicScores) -> Tensor:
+        """The overall scores once more, from probabilities (rows, C, R) that carry a gradient."""
+        overall = list(scores.overall.to(probabilities.device))
+        for row, rated in zip(places, probabilities, strict=True):
+            if scores.reasons[row] is not None:
+                continue
+            kept = normalize_ratings(rated)[0] if self.normalize else rated
+            if bool((scores.sigma[row] > 0).all()):
+                overall[row] = harmonic_score(kept, self.ratings, self.gamma)
+            else:  # the root of a deviation of 0 has no slope: the weights are taken as they stand
+                weights = scores.weights[row].to(rated.device)
+                overall[row] = (weights * expected_rating(kept, self.ratings)).sum()
+        return torch.stack(overall)
 
     def _explain(
         self,

@@ -13,8 +13,17 @@ from rewards.runs.files import Json
 
 DEFAULT_RATINGS = ("1", "2", "3", "4", "5")
 
-Ability = Literal["rate", "rate_after", "answer", "choose", "mass", "explain", "choose_with_grad"]
+Ability = Literal[
+    "rate", "rate_after", "answer", "choose", "mass", "explain", "choose_with_grad", "mass_with_grad", "rate_with_grad"
+]  # fmt: skip
 """What a judge may be able to do: the names of :class:`Judge`'s methods."""
+
+GRADIENTS: frozenset[Ability] = frozenset({"choose_with_grad", "mass_with_grad", "rate_with_grad"})
+"""The abilities that keep a gradient to the pixels."""
+
+_NO_GRADIENT = (
+    "gives no gradient to the pixels: load a judge with weights into this process, or take a method that needs none"
+)
 
 _CANNOT: Mapping[Ability, str] = {
     "rate": "answers questions but cannot rate; load a vision-language model",
@@ -23,7 +32,9 @@ _CANNOT: Mapping[Ability, str] = {
     "choose": "cannot choose among answers; load a VQA or vision-language model",
     "mass": "does not tell how probable an answer is among all; load a VQA or vision-language model",
     "explain": "cannot explain a rating; load a vision-language model",
-    "choose_with_grad": "gives no gradient to the pixels; load BLIP, or use a method without the reward's gradient",
+    "choose_with_grad": _NO_GRADIENT,
+    "mass_with_grad": _NO_GRADIENT,
+    "rate_with_grad": _NO_GRADIENT,
 }
 
 
@@ -88,8 +99,12 @@ class Judge:
             rewards.judges.base.UnsupportedAbility: judge '' answers questions but cannot rate; ...
         """
         for ability in needed:
-            if ability not in self.abilities:
-                raise self._unable(ability)
+            if (problem := self.problem(ability)) is not None:
+                raise UnsupportedAbility(problem)
+
+    def problem(self, ability: Ability) -> str | None:
+        """Why the judge lacks an ability, or None where it has it."""
+        return None if ability in self.abilities else str(self._unable(ability))
 
     def identity(self) -> dict[str, Json]:
         """What must be recorded with a score for it to be made again, as JSON: name, revision, weights, dtype.
@@ -165,16 +180,17 @@ class Judge:
         raise self._unable("mass")
 
     def choose_with_grad(
-        self, images: Sequence[torch.Tensor], questions: Sequence[str], choices: Sequence[Sequence[str]]
+        self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[torch.Tensor]:
         """:meth:`choose` with the gradient to the pixels, of local judges.
 
-        The value is that of :meth:`choose` on the same pixels: what is not differentiable on the way (8-bit rounding,
-        the processor's own resizing) is done in full, and the gradient passes it straight through.
+        The value is that of :meth:`choose` on the same pixels: rounding to 8 bits is done in full, and the gradient
+        passes it straight through; resizing, cropping, tiling and normalisation are the judge's own, on floats.
+        Activations are made anew in the backward pass, a batch of rows at a time, so that memory holds one batch.
 
         Args:
-            images: N pictures `(3, H, W)` in [0, 1] with a gradient, all of one size. Rows about one picture hold the
-                same tensor, which is then encoded once.
+            images: N pictures `(3, H, W)` in [0, 1] with a gradient. Rows about one picture hold the same tensor, which
+                is then encoded once.
             questions, choices: As :meth:`choose`.
 
         Returns:
@@ -184,6 +200,18 @@ class Judge:
             UnsupportedAbility: This judge has no gradient (it is a server, or of a kind for which none is written).
         """
         raise self._unable("choose_with_grad")
+
+    def mass_with_grad(
+        self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]
+    ) -> torch.Tensor:
+        """:meth:`mass` with the gradient to the pixels; pictures and result as :meth:`choose_with_grad`."""
+        raise self._unable("mass_with_grad")
+
+    def rate_with_grad(
+        self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS
+    ) -> Ratings:
+        """:meth:`rate` with the gradient to the pixels; pictures and result as :meth:`choose_with_grad`."""
+        raise self._unable("rate_with_grad")
 
     def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """Why each prompt was given its rating, asked in the paper's words: "Why? Tell me the reason."

@@ -130,10 +130,22 @@ class CachedJudge(Judge):
         return torch.tensor([float(value) if isinstance(value, int | float) else torch.nan for value in kept])
 
     def choose_with_grad(
-        self, images: Sequence[torch.Tensor], questions: Sequence[str], choices: Sequence[Sequence[str]]
+        self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[torch.Tensor]:
         """Asked of the judge each time: a gradient cannot be kept."""
         return self.judge.choose_with_grad(images, questions, choices)
+
+    def mass_with_grad(
+        self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]
+    ) -> torch.Tensor:
+        """As :meth:`choose_with_grad`."""
+        return self.judge.mass_with_grad(images, prompts, forms)
+
+    def rate_with_grad(
+        self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS
+    ) -> Ratings:
+        """As :meth:`choose_with_grad`."""
+        return self.judge.rate_with_grad(images, prompts, ratings)
 
     def explain(self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str]) -> list[str | None]:
         """As the judge's own."""

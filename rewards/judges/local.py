@@ -14,7 +14,8 @@ import torch
 from transformers import AutoProcessor
 
 from rewards.errors import InputError
-from rewards.judges.base import Judge
+from rewards.judges.base import GRADIENTS, Ability, Judge
+from rewards.judges.pictures import takes_tensors
 from rewards.judges.weights import content_of_folder
 from rewards.runs.files import Json
 
@@ -65,6 +66,7 @@ class LocalJudge(Judge):
                 path, dtype=resolve_dtype(dtype, self.device), **common, **options
             )
             self.processor: Any = AutoProcessor.from_pretrained(path, **common)
+        self.takes_tensors = takes_tensors(self.processor)
         # Some models keep state between calls (rotary offsets, the picture at work): one call at a time.
         self._lock = threading.RLock()
         self.quantized = quantization_config is not None
@@ -76,6 +78,11 @@ class LocalJudge(Judge):
                 part.forward = torch.compile(part.forward, dynamic=True)
         self.revision = getattr(self.model.config, "_commit_hash", None) or revision
         self.prompts = _prompts_beside(path)
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """The methods of its class; none with a gradient where its image processor takes PIL images only."""
+        return super().abilities - (frozenset() if self.takes_tensors else GRADIENTS)
 
     def identity(self) -> dict[str, Json]:
         """Name, revision (of a folder: a digest of its files), dtype and image processor.

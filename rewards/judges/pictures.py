@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from PIL import Image
@@ -29,8 +31,8 @@ def picture(image: object, index: int, *, keep_tensors: bool) -> Picture:
     """
     read = read_picture(image, index, keep_tensors=keep_tensors)
     if isinstance(read.pixels, Image.Image):
-        return Picture(_enlarged(read.pixels), read.key)
-    return Picture(_enlarged_tensor(read.pixels), read.key)
+        return replace(read, pixels=_enlarged(read.pixels))
+    return replace(read, pixels=_enlarged_tensor(read.pixels))
 
 
 def read_picture(image: object, index: int, *, keep_tensors: bool) -> Picture:
@@ -71,6 +73,47 @@ def pictures_of_rows(
         if id(entry) not in seen:
             seen[id(entry)] = _pictures_of(entry, index, keep_tensors, read)
         yield seen[id(entry)]
+
+
+def takes_tensors(processor: Any) -> bool:
+    """Whether a judge's processor prepares tensors as tensors, and so lets their gradient through."""
+    image_processor = getattr(processor, "image_processor", None)
+    return image_processor is not None and not type(image_processor).__name__.endswith("Pil")
+
+
+def with_gradient(images: Sequence[object]) -> list[Picture]:
+    """Pictures that carry their gradient into a judge's preprocessing; rows that hold the same tensor share one.
+
+    Args:
+        images: `(3, H, W)` floats in [0, 1].
+
+    Raises:
+        InputError: A picture is something else.
+    """
+    made: dict[int, Picture] = {}
+    for index, image in enumerate(images):
+        if id(image) not in made:
+            if not (isinstance(image, torch.Tensor) and image.ndim == 3 and image.shape[0] == 3):
+                raise InputError(f"image {index}: a gradient needs pictures as tensors (3, H, W) in [0, 1]")
+            pixels, source = _eight_bits(image, f"image {index}"), 255 * image.float()
+            # Equal pictures stay two: each has a gradient of its own.
+            made[id(image)] = Picture(_enlarged_tensor(pixels), f"gradient {index}", _enlarged_tensor(source))
+    return [made[id(image)] for image in images]
+
+
+def straight_through(exact: Mapping[str, Any], smooth: Mapping[str, Any]) -> dict[str, Any]:
+    """What a processor made of 8-bit pictures, with the gradient of what it made of the floats that they were.
+
+    Args:
+        exact: Made of the 8 bits.
+        smooth: The same tensors, made of floats with a gradient.
+    """
+    return {
+        name: value + (smooth[name] - smooth[name].detach())
+        if isinstance(value, torch.Tensor) and smooth[name].requires_grad
+        else value
+        for name, value in exact.items()
+    }
 
 
 def _pictures_of(

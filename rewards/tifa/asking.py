@@ -58,16 +58,22 @@ def among_choices(judge: Judge, rows: Asked, pictures: Pictures, soft: bool, non
 def by_mass(judge: Judge, rows: Asked, pictures: Pictures, soft: bool) -> list[AnswerRow]:
     """Soft-TIFA: the probability, among all answers, of the right one in any spelling; it counts as right above 1/2."""
     questions = [question for _, question in rows]
-    prompts = [judge.one_word.replace("{question}", question.text) for question in questions]
+    prompts = [wording(judge, question) for question in questions]
     masses = judge.mass(pictures, prompts, [surface_forms(question.answer) for question in questions])
-    results = []
-    for (image, question), mass in zip(rows, masses.tolist(), strict=True):
-        if math.isnan(mass):
-            results.append(unanswered(image, question))
-        else:
-            right = mass > 0.5
-            results.append(AnswerRow(image, question, None, None, "mass", right, mass if soft else float(right)))
-    return results
+    return [weighed(image, question, mass, soft) for (image, question), mass in zip(rows, masses.tolist(), strict=True)]
+
+
+def wording(judge: Judge, question: Question) -> str:
+    """How a judge is asked a question for its answer's mass."""
+    return judge.one_word.replace("{question}", question.text)
+
+
+def weighed(image: int, question: Question, mass: float, soft: bool) -> AnswerRow:
+    """One question by the mass of its right answer."""
+    if math.isnan(mass):
+        return unanswered(image, question)
+    right = mass > 0.5
+    return AnswerRow(image, question, None, None, "mass", right, mass if soft else float(right))
 
 
 def offered(question: Question, none_of_these: bool) -> list[str]:

@@ -20,7 +20,7 @@ from rewards.reward import Reward
 from rewards.runs.files import Json
 from rewards.tifa.answers import DEPENDENCIES, AnswerRow, TIFAScores, with_dependencies
 from rewards.tifa.asking import among_choices, by_mass, in_own_words
-from rewards.tifa.gradient import among_choices_with_grad, soft_scores
+from rewards.tifa.gradient import among_choices_with_grad, by_mass_with_grad, soft_scores
 from rewards.tifa.matching import AnswerMatcher
 from rewards.tifa.pictures import usable_picture
 from rewards.tifa.questions.question import Question
@@ -126,10 +126,14 @@ class TIFA(Reward):
         return hard
 
     @property
-    def differentiable(self) -> bool:
-        """Soft TIFA is, as a mean over all questions, where the judge can choose with a gradient."""
-        plain = self.soft is True and self.aggregate == "arithmetic" and self.dependencies == "none"
-        return plain and "choose_with_grad" in self.judge.abilities
+    def gradient_problem(self) -> str | None:
+        """Soft TIFA of either kind has a gradient, as a mean over all questions, where its judge has one."""
+        if not self.soft or self.aggregate == "all" or self.dependencies != "none":
+            return (
+                f"{self.__name__} has a gradient with soft=True or soft='mass', aggregate='arithmetic' or 'geometric', "
+                "and dependencies='none'"
+            )
+        return self.judge.problem("mass_with_grad" if self.soft == "mass" else "choose_with_grad")
 
     def score_with_grad(self, images: torch.Tensor, texts: Sequence[str], /, **columns: Sequence[object]) -> TIFAScores:
         """:meth:`score` with `grad=True`."""
@@ -159,13 +163,11 @@ class TIFA(Reward):
             of an overflow), or has a question that the judge could not answer abstains: NaN with a reason, never 0.
 
         Raises:
-            InputError: N differs, or prompts without questions (all are looked up before the judge starts).
-            UnsupportedAbility: `grad` with a judge that has no gradient.
+            InputError: N differs, prompts without questions (all are looked up before the judge starts), or `grad`
+                with settings or a judge that have none.
         """
-        if grad:
-            self.judge.require("choose_with_grad")
-        if grad and not self.differentiable:
-            raise InputError("grad=True needs soft=True, aggregate='arithmetic' and dependencies='none'")
+        if grad and (problem := self.gradient_problem) is not None:
+            raise InputError(problem)
         if isinstance(prompts, str):
             raise InputError(f"prompts must be a list, got a single string {prompts[:100]!r}")
         pictures = unbatch(images)
@@ -193,10 +195,13 @@ class TIFA(Reward):
                 reasons[index] = str(error)
                 continue
             rows.extend((index, question) for question in questions)
-        logs: list[torch.Tensor] = []
-        if grad:
+        probabilities: list[torch.Tensor] = []
+        if grad and rows:
             shown = [pictures[index] for index, _ in rows]
-            answers, logs = among_choices_with_grad(self.judge, rows, shown, self.none_of_these)
+            if self.soft == "mass":
+                answers, probabilities = by_mass_with_grad(self.judge, rows, shown)
+            else:
+                answers, probabilities = among_choices_with_grad(self.judge, rows, shown, self.none_of_these)
         else:
             answers = self._ask(rows, [loaded[index] for index, _ in rows])
         for row in answers:
@@ -205,7 +210,7 @@ class TIFA(Reward):
         answers = with_dependencies(answers, self.dependencies)
         scores = TIFAScores.of(answers, reasons, self.questions.element_types(), self.aggregate)
         if grad:
-            scores.overall = soft_scores(rows, logs, len(pictures))
+            scores.overall = soft_scores(rows, probabilities, len(pictures), self.aggregate)
         return scores
 
     def _ask(

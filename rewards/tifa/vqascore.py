@@ -61,6 +61,20 @@ class VQAScore(Reward):
 
     def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[object]) -> Scores:
         """See :meth:`rewards.reward.Reward.score`; in [0, 1]."""
+        return self._score(images, texts, grad=False)
+
+    @property
+    def gradient_problem(self) -> str | None:
+        """None where the judge has a gradient."""
+        return self.judge.problem("mass_with_grad")
+
+    def score_with_grad(self, images: torch.Tensor, texts: Sequence[str], /, **columns: Sequence[object]) -> Scores:
+        """See :meth:`rewards.reward.Reward.score_with_grad`."""
+        if (problem := self.gradient_problem) is not None:
+            raise InputError(problem)
+        return self._score(images, texts, grad=True)
+
+    def _score(self, images: object, texts: Sequence[str | None], grad: bool) -> Scores:
         pictures, texts = unbatch(images), list(texts)
         if len(pictures) != len(texts):
             raise InputError(f"got {len(pictures)} images but {len(texts)} prompts; expected one a row")
@@ -71,7 +85,8 @@ class VQAScore(Reward):
                 reasons[row] = f"image {row} has no prompt"
                 continue
             try:
-                usable.append(usable_picture(picture, row))
+                plain = picture.detach() if isinstance(picture, torch.Tensor) else picture
+                usable.append(usable_picture(plain, row))
                 rows.append(row)
             except (InputError, OSError) as error:
                 reasons[row] = str(error)
@@ -79,7 +94,11 @@ class VQAScore(Reward):
         overall = torch.full((len(texts),), torch.nan)
         if rows:
             asked = [question.replace("{text}", texts[row] or "") for row in rows]
-            overall[rows] = self.judge.mass(usable, asked, [forms] * len(rows))
+            if grad:
+                masses = self.judge.mass_with_grad([pictures[row] for row in rows], asked, [forms] * len(rows))
+                overall = overall.to(masses.device).index_copy(0, torch.tensor(rows, device=masses.device), masses)
+            else:
+                overall[rows] = self.judge.mass(usable, asked, [forms] * len(rows))
         for row in rows:
             if overall[row].isnan():
                 reasons[row] = f"the judge could not answer about image {row}"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import BlipForQuestionAnswering
 
-from rewards.judges.answerers.gradient import choose_with_grad
 from rewards.judges.answerers.vqa import LONGEST_ANSWER, Asked, VQAJudge
-from rewards.judges.base import check_choices, check_rows
 
 
 class BlipJudge(VQAJudge):
@@ -51,21 +48,7 @@ class BlipJudge(VQAJudge):
         )
         return [text.strip() for text in self.tokenizer.batch_decode(ids, skip_special_tokens=True)]
 
-    @torch.no_grad()
     def _choose(self, asked: Asked) -> list[torch.Tensor]:
-        return self._log_probabilities(asked)
-
-    def choose_with_grad(
-        self, images: Sequence[torch.Tensor], questions: Sequence[str], choices: Sequence[Sequence[str]]
-    ) -> list[torch.Tensor]:
-        """See :meth:`~rewards.judges.base.Judge.choose_with_grad`."""
-        check_rows(list(images), questions, "question")
-        check_choices(questions, choices)
-        with self._lock:
-            self._onload()
-            return choose_with_grad(self, self._log_probabilities, images, questions, choices)
-
-    def _log_probabilities(self, asked: Asked) -> list[torch.Tensor]:
         counts = [len(offered) for offered in asked.choices]
         if not sum(counts):
             return [torch.empty(0) for _ in counts]

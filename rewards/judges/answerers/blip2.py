@@ -38,7 +38,6 @@ class Blip2Judge(VQAJudge):
         )
         return [text.strip() for text in self.tokenizer.batch_decode(ids, skip_special_tokens=True)]
 
-    @torch.no_grad()
     def _choose(self, asked: Asked) -> list[torch.Tensor]:
         counts = [len(offered) for offered in asked.choices]
         if not sum(counts):

@@ -44,7 +44,6 @@ class GitJudge(VQAJudge):
                 answers[row] = text.strip()
         return answers
 
-    @torch.no_grad()
     def _choose(self, asked: Asked) -> list[torch.Tensor]:
         features = self._encoder.look(asked.pixels["pixel_values"])
         rows, starts, owners = [], [], []

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+from torch.utils.checkpoint import checkpoint
 from transformers import ViltForQuestionAnswering
 
 from rewards.errors import InputError
 from rewards.images import Picture
 from rewards.judges.base import UnsupportedAbility, check_choices, check_rows
 from rewards.judges.local import LocalJudge
-from rewards.judges.pictures import pictures_of_rows
+from rewards.judges.pictures import pictures_of_rows, straight_through, with_gradient
 from rewards.judges.prompting import PlainText
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,6 @@ class VQAJudge(LocalJudge):
         self.rows_a_batch = rows_a_batch
         self.tokenizer = self.processor.tokenizer
         self._plain = PlainText(self.processor)
-        self._takes_tensors = not type(self.processor.image_processor).__name__.endswith("Pil")
 
     def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
         """Free-form answers; None where a row's picture cannot be read."""
@@ -67,9 +67,13 @@ class VQAJudge(LocalJudge):
 
     def mass(self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]) -> torch.Tensor:
         """Probability of the whole answer in any of its spellings; see :meth:`rewards.judges.base.Judge.mass`."""
-        distinct = [list(self._distinct(spelled)) for spelled in forms]
-        chosen = self.choose(images, prompts, distinct)
-        return torch.stack([row.exp().sum().clamp(max=1.0) for row in chosen]) if chosen else torch.empty(0)
+        return _masses(self.choose(images, prompts, [list(self._distinct(spelled)) for spelled in forms]))
+
+    def mass_with_grad(
+        self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]
+    ) -> torch.Tensor:
+        """As :meth:`mass`; see :meth:`rewards.judges.base.Judge.mass_with_grad`."""
+        return _masses(self.choose_with_grad(images, prompts, [list(self._distinct(spelled)) for spelled in forms]))
 
     def _distinct(self, spelled: Sequence[str]) -> Iterable[str]:
         """One spelling of each that the tokenizer tells apart: "Yes" and "yes" are one answer to an uncased model."""
@@ -86,17 +90,42 @@ class VQAJudge(LocalJudge):
         images = check_rows(images, questions, "question")
         check_choices(questions, choices)
         scores = [torch.full((len(offered),), torch.nan) for offered in choices]
-        with self._lock:
+        with self._lock, torch.no_grad():
             for rows, found in self._batches(images, questions, choices, self._choose):
                 copied = torch.cat(found).float().cpu()  # the one place where the host waits for the batch
                 for row, score in zip(rows, copied.split([len(one) for one in found])):
                     scores[row] = score
         return scores
 
+    def choose_with_grad(
+        self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> list[torch.Tensor]:
+        """See :meth:`rewards.judges.base.Judge.choose_with_grad`."""
+        self.require("choose_with_grad")
+        check_rows(images, questions, "question")
+        check_choices(questions, choices)
+        scores: dict[int, torch.Tensor] = {}
+        with self._lock:
+            for rows, found in self._batches(with_gradient(images), questions, choices, self._choose_twice):
+                scores |= dict(zip(rows, found, strict=True))
+        unread = (torch.full((len(offered),), torch.nan, device=self.device) for offered in choices)
+        return [scores.get(row, nothing).float() for row, nothing in enumerate(unread)]
+
+    def _choose_twice(self, asked: Asked) -> list[torch.Tensor]:
+        """:meth:`_choose` whose activations are made anew in the backward pass."""
+
+        def choose(asked: Asked) -> list[torch.Tensor]:
+            with self._lock:  # some models keep the picture at work
+                return self._choose(asked)
+
+        found: list[torch.Tensor] = checkpoint(choose, asked, use_reentrant=False)
+        return found
+
     def _answer(self, asked: Asked) -> list[str]:
         raise NotImplementedError
 
     def _choose(self, asked: Asked) -> list[torch.Tensor]:
+        """Log-probabilities of each question's choices, with whatever gradient the pixels have."""
         raise NotImplementedError
 
     def _batches(
@@ -138,7 +167,7 @@ class VQAJudge(LocalJudge):
         """The inputs of each distinct picture, and the rows about it."""
         pictures: dict[str, dict[str, torch.Tensor]] = {}
         rows_of: dict[str, list[int]] = defaultdict(list)
-        for index, read in enumerate(pictures_of_rows(images, keep_tensors=self._takes_tensors)):
+        for index, read in enumerate(pictures_of_rows(images, keep_tensors=self.takes_tensors)):
             try:
                 one = _only(read, index)
                 if one.key not in pictures:
@@ -150,9 +179,13 @@ class VQAJudge(LocalJudge):
         return pictures, rows_of
 
     def _preprocess(self, one: Picture, index: int) -> dict[str, torch.Tensor]:
-        on_device = {"device": self.device} if one.form == "tensor" else {}
+        exact = self._processed(one.pixels, index)
+        return exact if one.source is None else straight_through(exact, self._processed(one.source, index))
+
+    def _processed(self, pixels: object, index: int) -> dict[str, torch.Tensor]:
+        on_device = {"device": self.device} if isinstance(pixels, torch.Tensor) else {}
         try:
-            inputs = self.processor.image_processor(one.pixels, return_tensors="pt", **on_device)
+            inputs = self.processor.image_processor(pixels, return_tensors="pt", **on_device)
         except ValueError as error:  # a side of zero pixels after resizing, for example
             reason = " ".join(str(error).split())
             raise InputError(f"image {index}: the judge's processor refuses it: {reason}") from error
@@ -160,6 +193,11 @@ class VQAJudge(LocalJudge):
             key: value.to(self.device, self.model.dtype if value.is_floating_point() else value.dtype)
             for key, value in inputs.items()
         }
+
+
+def _masses(chosen: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Probability of one answer from the log-probabilities of its spellings."""
+    return torch.stack([row.exp().sum().clamp(max=1.0) for row in chosen]) if chosen else torch.empty(0)
 
 
 def _only(read: tuple[Picture, ...] | InputError, row: int) -> Picture:
@@ -214,6 +252,7 @@ class ViltJudge(VQAJudge):
 
     model_class = ViltForQuestionAnswering
 
+    @torch.no_grad()
     def _answer(self, asked: Asked) -> list[str]:
         labels = self.model.config.id2label
         return [labels[likeliest] for likeliest in self._log_probs(asked).argmax(-1).tolist()]
@@ -224,14 +263,14 @@ class ViltJudge(VQAJudge):
         scores = []
         for row, offered in zip(self._log_probs(asked), asked.choices):
             found = [ids.get(choice.strip().lower()) for choice in offered]
-            scores.append(torch.tensor([-torch.inf if at is None else float(row[at]) for at in found]))
+            known = torch.tensor([at is not None for at in found], dtype=torch.bool, device=row.device)
+            scores.append(row[[at or 0 for at in found]].masked_fill(~known, -torch.inf))
         return scores
 
     def _distinct(self, spelled: Sequence[str]) -> Iterable[str]:
         """The classifier's answers know no case."""
         return {form.strip().lower(): None for form in spelled}
 
-    @torch.no_grad()
     def _log_probs(self, asked: Asked) -> torch.Tensor:
         """`(Q, labels)`: the classifier's logits as a softmax over its answers, as its argmax reads them."""
         encoded = self.tokenizer(

@@ -10,6 +10,7 @@ import torch
 
 from rewards.errors import InputError
 from rewards.images import Picture
+from rewards.judges.pictures import straight_through, takes_tensors
 from rewards.judges.prompting import Prompting, added_tokens
 
 _TEXT_KEYS = ("input_ids", "attention_mask", "mm_token_type_ids", "token_type_ids", "text_replacement_offsets")
@@ -47,9 +48,7 @@ class Encoder:
         self.dtype = dtype
         added = sorted((re.escape(token) for token in added_tokens(self.tokenizer)), key=len, reverse=True)
         self._runs = re.compile(rf"({'|'.join(added)})\1*") if added else re.compile(r"(?!)")
-        self.takes_tensors = hasattr(processor, "image_processor") and not type(
-            processor.image_processor
-        ).__name__.endswith("Pil")
+        self.takes_tensors = takes_tensors(processor)
 
     def full_inputs(self, pictures: Sequence[Picture], prompt: str, **options: Any) -> Any:
         """The processor's own inputs for one row of pictures and one text.
@@ -58,10 +57,17 @@ class Encoder:
             InputError: The processor refuses the pictures, or found control tokens that the prompt should not have.
         """
         text = self.prompting.render(prompt, len(pictures))
-        on_device = {"device": self.device} if any(one.form == "tensor" for one in pictures) else {}
+        exact = self._processed([one.pixels for one in pictures], text, options)
+        sources = [one.source for one in pictures]
+        if all(source is None for source in sources):
+            return exact
+        return straight_through(exact, self._processed(sources, text, options))
+
+    def _processed(self, pictures: Sequence[object], text: str, options: Mapping[str, Any]) -> Any:
+        on_device = {"device": self.device} if any(isinstance(one, torch.Tensor) for one in pictures) else {}
         try:
             return self.processor(
-                images=[[one.pixels for one in pictures]],
+                images=[pictures],
                 text=[text],
                 return_tensors="pt",
                 add_special_tokens=not self.prompting.begins_with_bos,

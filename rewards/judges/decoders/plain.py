@@ -16,7 +16,6 @@ class Plain:
         self.model = model
         self._keeps_logits = "logits_to_keep" in inspect.signature(type(model).forward).parameters
 
-    @torch.no_grad()
     def logits(self, inputs: Mapping[str, torch.Tensor], then: Sequence[int] = ()) -> torch.Tensor:
         """Float32 logits `(1 + len(then), V)` after the prompt and after each token of `then`."""
         full: dict[str, Any] = with_tokens(inputs, then)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from rewards.judges.decoders.forest import Tree
 from rewards.judges.decoders.inputs import TextModel
@@ -50,17 +51,32 @@ class Task(ABC, Generic[Result]):
 
 
 class Read(Task[torch.Tensor]):
-    """Log-probabilities `(keep, S)` of what each row wants to know, on the device."""
+    """Log-probabilities `(keep, S)` of what each row wants to know, on the device.
+
+    Args:
+        grad: Keep the gradient to the pictures. Activations are made anew in the backward pass, a batch at a time.
+    """
 
     whole_trees = True
+
+    def __init__(self, grad: bool = False) -> None:
+        self.grad = grad
 
     def slots(self, group: Group, tree: Tree | None) -> tuple[int, int]:
         """A tree is one row."""
         return 1, len(tree) if tree is not None else max(map(len, group.sequences))
 
-    @torch.no_grad()
     def together(self, model: TextModel, batch: Batch, token_budget: int) -> list[list[torch.Tensor]]:
         """One pass for whole trees; else the prefix, and then its continuations."""
+        if self.grad:
+            found: list[list[torch.Tensor]] = checkpoint(
+                self._together, model, batch, token_budget, use_reentrant=False
+            )
+            return found
+        with torch.no_grad():
+            return self._together(model, batch, token_budget)
+
+    def _together(self, model: TextModel, batch: Batch, token_budget: int) -> list[list[torch.Tensor]]:
         if batch.trees:
             hidden = WholeTrees(model).hidden(batch.groups, batch.trees)
         else:
@@ -74,6 +90,13 @@ class Read(Task[torch.Tensor]):
 
     def alone(self, plain: Plain, inputs: Mapping[str, torch.Tensor], row: Asked) -> torch.Tensor:
         """As :meth:`together`, from the whole prompt."""
+        if self.grad:
+            read: torch.Tensor = checkpoint(self._alone, plain, inputs, row, use_reentrant=False)
+            return read
+        with torch.no_grad():
+            return self._alone(plain, inputs, row)
+
+    def _alone(self, plain: Plain, inputs: Mapping[str, torch.Tensor], row: Asked) -> torch.Tensor:
         logits = plain.logits(inputs, row.then)[-row.reading.keep :]
         return log_probabilities(logits, table([row.reading]).to(logits.device))
 

@@ -21,6 +21,7 @@ from rewards.judges.decoders.reading import Reading
 from rewards.judges.decoders.rows import Abstained, Asked
 from rewards.judges.decoders.tasks import Read, Write
 from rewards.judges.local import LocalJudge
+from rewards.judges.pictures import with_gradient
 from rewards.judges.prompting import Prompting
 
 logger = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ class VLMJudge(LocalJudge):
     @property
     def abilities(self) -> frozenset[Ability]:
         """All of them, without rating where the tokenizer has no single token for a rating."""
-        return super().abilities - (frozenset() if self._can_rate else {"rate"})
+        return super().abilities - (frozenset() if self._can_rate else {"rate", "rate_with_grad"})
 
     def rating_tokens(self, ratings: Sequence[str]) -> RatingTokens:
         """The verified token ids of a scale.
@@ -103,10 +104,21 @@ class VLMJudge(LocalJudge):
 
         Where the tokenizer puts a token of its own before a rating, the probability of that token is a factor.
         """
-        images = check_rows(images, prompts, "prompt")
+        return self._rate_at_once(check_rows(images, prompts, "prompt"), prompts, ratings, grad=False)
+
+    def rate_with_grad(
+        self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str] = DEFAULT_RATINGS
+    ) -> Ratings:
+        """See :meth:`rewards.judges.base.Judge.rate_with_grad`."""
+        check_rows(images, prompts, "prompt")
+        return self._rate_at_once(with_gradient(images), prompts, ratings, grad=True)
+
+    def _rate_at_once(
+        self, images: Sequence[object], prompts: Sequence[str], ratings: Sequence[str], grad: bool
+    ) -> Ratings:
         tokens = self.rating_tokens(ratings)
         bridge = tuple(((token,),) for token in tokens.bridge)
-        return self._rate(images, prompts, [(tokens, bridge)] * len(prompts), len(ratings))
+        return self._rate(images, prompts, [(tokens, bridge)] * len(prompts), len(ratings), grad)
 
     def rate_after(
         self, images: Sequence[object], prompts: Sequence[str], said: Sequence[str], ratings: Sequence[str]
@@ -123,6 +135,7 @@ class VLMJudge(LocalJudge):
         prompts: Sequence[str],
         tokens: Sequence[tuple[RatingTokens, tuple[tuple[tuple[int, ...], ...], ...]]],
         count: int,
+        grad: bool = False,
     ) -> Ratings:
         """Probability of each of `count` ratings after each prompt.
 
@@ -132,25 +145,35 @@ class VLMJudge(LocalJudge):
             tokens: Where each row's ratings stand, and the tokens before them whose probability is a factor: none
                 where words were put into the judge's mouth.
             count: How many ratings there are.
+            grad: Keep the gradient to the pictures.
         """
         asked = [
             Asked(at, prompt, tuple(found.bridge), Reading((*factors, tuple(map(tuple, found.variants)))))
             for at, (prompt, (found, factors)) in enumerate(zip(prompts, tokens, strict=True))
         ]
-        probabilities = torch.full((len(prompts), count), torch.nan)
-        reasons: list[str | None] = [None] * len(prompts)
-        for place, read in enumerate(self._read(images, asked)):
-            if isinstance(read, Abstained):
-                reasons[place] = read.reason
-            else:
-                probabilities[place] = (read[-1] + read[:-1, 0].sum()).exp()
-        return Ratings(probabilities, probabilities.sum(-1), tuple(reasons))
+        found = self._read(images, asked, grad)
+        unread = torch.full((count,), torch.nan, device=self.device if grad else "cpu")
+        rows = [unread if isinstance(read, Abstained) else (read[-1] + read[:-1, 0].sum()).exp() for read in found]
+        probabilities = torch.stack(rows) if rows else torch.empty(0, count)
+        reasons = tuple(read.reason if isinstance(read, Abstained) else None for read in found)
+        return Ratings(probabilities, probabilities.sum(-1), reasons)
 
     def choose(
         self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[torch.Tensor]:
         """Log-probability of each choice and then the end of the turn; see :meth:`rewards.judges.base.Judge.choose`."""
-        images = check_rows(images, questions, "question")
+        return self._choose(check_rows(images, questions, "question"), questions, choices, grad=False)
+
+    def choose_with_grad(
+        self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> list[torch.Tensor]:
+        """See :meth:`rewards.judges.base.Judge.choose_with_grad`."""
+        check_rows(images, questions, "question")
+        return self._choose(with_gradient(images), questions, choices, grad=True)
+
+    def _choose(
+        self, images: Sequence[object], questions: Sequence[str], choices: Sequence[Sequence[str]], grad: bool
+    ) -> list[torch.Tensor]:
         check_choices(questions, choices)
         asked = []
         for at, (question, offered) in enumerate(zip(questions, choices)):
@@ -158,14 +181,26 @@ class VLMJudge(LocalJudge):
                 said = continuation(self.tokenizer, self.prompting.tail, self.prompting.plain(choice))
                 reading = Reading((*(((token,),) for token in said), (tuple(self._stop_tokens),)))
                 asked.append(Asked(at, ANSWER_PROMPT.format(question=question), tuple(said), reading))
-        scores: list[list[float]] = [[] for _ in questions]
-        for row, read in zip(asked, self._read(images, asked)):
-            scores[row.owner].append(math.nan if isinstance(read, Abstained) else float(read.sum()))
-        return [torch.tensor(row, dtype=torch.float32) for row in scores]
+        unread = torch.tensor(torch.nan, device=self.device if grad else "cpu")
+        scores: list[list[torch.Tensor]] = [[] for _ in questions]
+        for row, read in zip(asked, self._read(images, asked, grad)):
+            scores[row.owner].append(unread if isinstance(read, Abstained) else read.sum())
+        return [torch.stack(row) if row else torch.empty(0) for row in scores]
 
     def mass(self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]) -> torch.Tensor:
         """Probability that the answer begins as one of some texts; see :meth:`rewards.judges.base.Judge.mass`."""
-        images = check_rows(images, prompts, "prompt")
+        return self._mass(check_rows(images, prompts, "prompt"), prompts, forms, grad=False)
+
+    def mass_with_grad(
+        self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]]
+    ) -> torch.Tensor:
+        """See :meth:`rewards.judges.base.Judge.mass_with_grad`."""
+        check_rows(images, prompts, "prompt")
+        return self._mass(with_gradient(images), prompts, forms, grad=True)
+
+    def _mass(
+        self, images: Sequence[object], prompts: Sequence[str], forms: Sequence[Sequence[str]], grad: bool
+    ) -> torch.Tensor:
         check_choices(prompts, forms)
         tokens = [tuple(first_tokens(self.tokenizer, spelled)) for spelled in forms]
         # Rows of one prompt are run once, whatever answer they ask for: each run is read for all of them.
@@ -173,11 +208,12 @@ class VLMJudge(LocalJudge):
         for prompt, ids in zip(prompts, tokens):
             wanted.setdefault(prompt, {}).setdefault(ids, len(wanted[prompt]))
         asked = [Asked(at, prompt, reading=Reading((tuple(wanted[prompt]),))) for at, prompt in enumerate(prompts)]
-        masses = torch.full((len(prompts),), torch.nan)
-        for place, (read, prompt, ids) in enumerate(zip(self._read(images, asked), prompts, tokens)):
-            if not isinstance(read, Abstained):
-                masses[place] = read[-1, wanted[prompt][ids]].exp().clamp(max=1.0)
-        return masses
+        unread = torch.tensor(torch.nan, device=self.device if grad else "cpu")
+        masses = [
+            unread if isinstance(read, Abstained) else read[-1, wanted[prompt][ids]].exp().clamp(max=1.0)
+            for read, prompt, ids in zip(self._read(images, asked, grad), prompts, tokens)
+        ]
+        return torch.stack(masses) if masses else torch.empty(0)
 
     def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
         """Greedy free-form answers; None where a row's picture cannot be read."""
@@ -204,11 +240,18 @@ class VLMJudge(LocalJudge):
             for ids in results
         ]
 
-    def _read(self, images: Sequence[object], asked: Sequence[Asked]) -> list[torch.Tensor | Abstained]:
-        """What each row reads, `(keep, S)` on the CPU: the host waits for the device once, at the end."""
+    def _read(
+        self, images: Sequence[object], asked: Sequence[Asked], grad: bool = False
+    ) -> list[torch.Tensor | Abstained]:
+        """What each row reads, `(keep, S)` on the CPU: the host waits for the device once, at the end. With `grad` on
+        the device."""
+        if grad:
+            self.require("choose_with_grad")
         with self._lock:
             self._onload()
-            results = self.engine.run(images, asked, Read())
+            results = self.engine.run(images, asked, Read(grad))
+        if grad:
+            return [one if isinstance(one, Abstained) else _checked(row, one) for row, one in zip(asked, results)]
         read = [result for result in results if isinstance(result, torch.Tensor)]
         widest = max((one.shape[1] for one in read), default=0)
         filled = [pad(one, (0, widest - one.shape[1])) for one in read]

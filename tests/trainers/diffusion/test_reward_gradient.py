@@ -20,7 +20,7 @@ class Redness(Reward):
     """Of the pixels themselves, so that its gradient is known."""
 
     __name__ = "redness"
-    differentiable = True
+    gradient_problem = None
 
     def __init__(self, abstains_on=()):
         self.abstains_on = abstains_on
@@ -133,7 +133,7 @@ def test_abstained_samples_have_no_gradient(tmp_path):
 
 
 def test_reward_without_a_gradient_is_refused_at_the_start(tmp_path):
-    with pytest.raises(InputError, match="soft TIFA"):
+    with pytest.raises(InputError, match="redness has no gradient to the pixels"):
         new_trainer(tmp_path, reward=redness)
     with pytest.raises(InputError, match="gradient_steps"):
         RewardGradientConfig(sample_num_steps=3, gradient_steps=4)

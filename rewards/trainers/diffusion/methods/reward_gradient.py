@@ -76,11 +76,8 @@ class RewardGradient(Method[RewardGradientConfig]):
         Raises:
             InputError: The reward has no gradient.
         """
-        if not tools.reward.differentiable:
-            raise InputError(
-                f"reward_gradient needs a reward with a gradient, and {tools.reward.__name__} has none: soft TIFA with "
-                "a local judge such as BLIP does (kind: tifa, soft: true)"
-            )
+        if (problem := tools.reward.gradient_problem) is not None:
+            raise InputError(f"reward_gradient needs the reward's gradient: {problem}")
         super().start(tools)
 
     def draw(self, prompts: Sequence[str], noise: Noise) -> Rollout:
