@@ -1,28 +1,33 @@
-"""32 clients that ask for one sample a call: the judge server against one in-process batch of the same work.
+"""32 clients that ask for one sample a call: `rewards serve` against one in-process batch and against another checkout.
 
-    python benchmarks/serve_load.py                  # about five minutes on two cores
-    python benchmarks/serve_load.py --kill 2         # the server is killed twice on the way, and started again
+    git worktree add /tmp/old 67357a0                            # one request after the other, as it was
+    python benchmarks/serve_load.py --old /tmp/old               # about ten minutes on two cores
+    python benchmarks/serve_load.py --kill 3                     # SIGKILL on the way, and started again
 
-The work is that of most RL hosts: every client rates one sample a call on five criteria; eight samples in a row are
-about the same picture. Three ways of doing it are timed in this order, with the same checkpoint (random weights of
-LLaVA's architecture, see judges_models.py) on one thread each: one call of the judge in this process with all rows;
-`rewards serve` as it is; and the server with batching switched off (one request after the other, as before). Printed
-are samples a second, latencies, the largest queue, and the largest difference of a probability from the in-process one.
+The work is that of most RL hosts: every client rates one sample a call on HarmonicEval's five criteria; eight samples
+in a row are about the same picture. The ways of doing it take turns, with the same checkpoint (random weights of
+Qwen2.5-VL's or LLaVA's architecture, see judges_models.py) on one thread each: one call of the judge in this process
+with all rows, and each checkout's own `rewards serve`. Printed are samples a second of the clock and a CPU second of
+the server, latencies, the largest queue, and the largest difference of a probability from the in-process one; `--out`
+keeps every turn.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -32,29 +37,69 @@ import httpx
 import judges_models
 import numpy as np
 import torch
+import transformers
 from judges_shared_prefix import SHORT
 from PIL import Image
 
+from rewards.harmonic.criteria import CRITERIA, builtin_prompt
 from rewards.judges.elsewhere.client import RemoteJudge
 from rewards.judges.loading import load_judge
+from rewards.runs.files import read_json, write_json
 
+HERE = Path(__file__).resolve().parent.parent
 GROUP = 8
 """Samples about one picture."""
 
+Sample = tuple[Image.Image, list[str]]
+
+
+@dataclass
+class Turn:
+    """What one way of judging all samples took.
+
+    Attributes:
+        way: `in process`, or the checkout that served.
+        samples_a_second: By the clock.
+        samples_a_cpu_second: By the CPU time of the process that judged.
+        p50, p99: Latencies of a call, in seconds.
+        largest_queue: Rows that waited at most; None where the server does not tell.
+        difference: The largest of a probability from the in-process one.
+        unscored: Samples without a score.
+        zeros: Samples with a probability of exactly 0 for every rating.
+        kills: How often the server was killed on the way.
+        retries: How often clients asked again.
+    """
+
+    way: str
+    samples_a_second: float
+    samples_a_cpu_second: float
+    p50: float
+    p99: float
+    largest_queue: int | None = None
+    difference: float = 0.0
+    unscored: int = 0
+    zeros: int = 0
+    kills: int = 0
+    retries: int = 0
+
 
 class Server:
-    """A judge server in a process of its own, on a port that stays when it is started again."""
+    """`rewards serve` of a checkout in a process of its own, on a port that stays when it is started again."""
 
-    def __init__(self, checkpoint: str, most_rows: int) -> None:
+    def __init__(self, checkout: Path, checkpoint: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._command = [sys.executable, __file__, "--serve", checkpoint, str(self.port), str(most_rows)]
+        command = "from rewards.cli.app import app; app()"
+        self._command = [sys.executable, "-c", command, "serve", "--judge", checkpoint, "--port", str(self.port)]
+        self._checkout = checkout
+        self._spent = 0.0
         self.start()
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command)
+        environment = {**os.environ, "PYTHONPATH": str(self._checkout)}
+        self._process = subprocess.Popen(self._command, cwd=self._checkout, env=environment, stdout=subprocess.DEVNULL)
         while True:
             try:
                 httpx.get(self.url + "/health", timeout=1)
@@ -63,44 +108,50 @@ class Server:
                 time.sleep(0.1)
 
     def kill(self) -> None:
+        self._spent = self.cpu_seconds()
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
-    def largest_queue(self) -> int:
+    def cpu_seconds(self) -> float:
+        """User and system time so far, of the killed ones too (Linux)."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return self._spent + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def largest_queue(self) -> int | None:
         found = re.search(r"queue_rows_max\{[^}]*\} (\d+)", httpx.get(self.url + "/metrics").text)
-        return int(found[1]) if found else 0
+        return int(found[1]) if found else None
 
 
-def serve(checkpoint: str, port: int, most_rows: int) -> None:
-    """The server's process."""
-    import uvicorn
-
-    from rewards.judges.batching import BatchingJudge
-    from rewards.judges.elsewhere.server import build_app
-
-    torch.set_num_threads(1)
-    judge = BatchingJudge(load_judge(checkpoint), most_rows=most_rows)
-    uvicorn.run(build_app({"judge": judge}), host="127.0.0.1", port=port, log_level="error")
-
-
-def work(samples: int, side: int) -> list[tuple[Image.Image, list[str]]]:
+def work(samples: int, side: int, prompts: str) -> list[Sample]:
     """One picture and the prompts of five criteria a sample."""
     rng = np.random.RandomState(0)
     pictures = [
         Image.fromarray(rng.randint(0, 255, (side, side, 3), dtype=np.uint8)) for _ in range(-(-samples // GROUP))
     ]
+    builtin = [builtin_prompt("captioning", criterion) for criterion in CRITERIA]
+    templates = list(SHORT.values()) if prompts == "short" else builtin
     captions = [f"{judges_models.CAPTIONS[at % len(judges_models.CAPTIONS)]} ({at})" for at in range(samples)]
-    prompts = [[template.replace("{text}", caption) for template in SHORT.values()] for caption in captions]
-    return [(pictures[at // GROUP], prompts[at]) for at in range(samples)]
+    return [
+        (pictures[at // GROUP], [template.replace("{text}", caption) for template in templates])
+        for at, caption in enumerate(captions)
+    ]
 
 
-def load(
-    server: Server, samples: list[tuple[Image.Image, list[str]]], clients: int, kills: int
-) -> tuple[torch.Tensor, float, list[float]]:
-    """Probabilities `(samples, 5, 5)`, seconds in all, and the latency of each call."""
-    remote = [RemoteJudge(server.url, deadline=600.0) for _ in range(clients)]
+def in_process(judge, samples: list[Sample]) -> tuple[torch.Tensor, Turn]:
+    """Probabilities `(samples, 5, 5)` by one call of the judge."""
+    images = [picture for picture, prompts in samples for _ in prompts]
+    rows = [prompt for _, prompts in samples for prompt in prompts]
+    start, cpu = time.perf_counter(), time.process_time()
+    found = judge.rate(images, rows).probabilities.view(len(samples), -1, 5)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    return found, Turn("in process", len(samples) / seconds, len(samples) / cpu, seconds, seconds)
+
+
+def served(way: str, server: Server, samples: list[Sample], expected: torch.Tensor, clients: int, kills: int) -> Turn:
+    """All samples by as many clients, each asking for one sample a call."""
+    remote = [RemoteJudge(server.url, deadline=3600.0, timeout=1800.0) for _ in range(clients)]
     latencies = [0.0] * len(samples)
-    found = torch.full((len(samples), len(SHORT), 5), torch.nan)
+    found = torch.full(expected.shape, torch.nan)
 
     def client(number: int) -> None:
         for at in range(number, len(samples), clients):
@@ -110,61 +161,124 @@ def load(
             latencies[at] = time.perf_counter() - start
 
     def killer() -> None:
-        for _ in range(kills):
-            time.sleep(5.0)
+        for at in range(kills):
+            answered = len(samples) * (at + 1) // (kills + 1)
+            while sum(latency > 0 for latency in latencies) < answered:
+                time.sleep(0.05)
             server.kill()
             server.start()
 
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), server.cpu_seconds()
     disturbing = threading.Thread(target=killer)
     disturbing.start()
     with ThreadPoolExecutor(clients) as pool:
         list(pool.map(client, range(clients)))
     seconds = time.perf_counter() - start
     disturbing.join()
-    return found, seconds, sorted(latencies)
+    cpu = server.cpu_seconds() - cpu
+    latencies.sort()
+    return Turn(
+        way, len(samples) / seconds, len(samples) / cpu,
+        latencies[len(latencies) // 2], latencies[int(len(latencies) * 0.99)], server.largest_queue(),
+        float((found - expected).abs().nan_to_num().max()), int(found.isnan().any(-1).any(-1).sum()),
+        int((found == 0).all(-1).any(-1).sum()), kills, sum(one._connection.counts["retries"] for one in remote),
+    )  # fmt: skip
+
+
+def said(turn: Turn) -> str:
+    told = f"{turn.way}: {turn.samples_a_second:.2f} samples/s, {turn.samples_a_cpu_second:.2f} a CPU second"
+    if turn.way == "in process":
+        return told
+    queue = "unknown" if turn.largest_queue is None else f"{turn.largest_queue} rows"
+    told += f", latency p50 {turn.p50:.2f} s, p99 {turn.p99:.2f} s, largest queue {queue}"
+    told += f", largest difference {turn.difference:.1e}, {turn.unscored} unscored, {turn.zeros} zero"
+    return told + (f", killed {turn.kills} times, {turn.retries} retries" if turn.kills else "")
+
+
+def ratios(turns: list[Turn], way: str, base: str, key: str) -> list[float]:
+    """Of two ways, turn by turn."""
+    pairs = zip([t for t in turns if t.way == way], [t for t in turns if t.way == base], strict=True)
+    return [round(getattr(one, key) / getattr(other, key), 3) for one, other in pairs]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=3, help="Samples of each client.")
-    parser.add_argument("--image-tokens", type=int, default=144)
-    parser.add_argument("--kill", type=int, default=0, help="How often the batching server is killed on the way.")
-    parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=2, help="Samples of each client in a turn.")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--model", choices=("qwen2_5_vl", "llava"), default="qwen2_5_vl")
+    parser.add_argument("--image-tokens", type=int, default=400)
+    parser.add_argument("--prompts", choices=("built-in", "short"), default="built-in")
+    parser.add_argument("--old", type=Path, help="Another checkout, whose `rewards serve` takes part.")
+    parser.add_argument("--kill", type=int, default=0, help="How often our server is killed in each turn.")
+    parser.add_argument("--out", type=Path, help="JSON file that gets a further entry.")
     options = parser.parse_args()
-    if options.serve:
-        serve(options.serve[0], int(options.serve[1]), int(options.serve[2]))
-        return
     torch.set_num_threads(1)
-    samples = work(options.clients * options.rounds, round(options.image_tokens**0.5) * 14)
+    side = round(options.image_tokens**0.5) * (14 if options.model == "llava" else 28)
+    samples = work(options.clients * options.rounds, side, options.prompts)
+    servers: dict[str, Server] = {}
+    turns: list[Turn] = []
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint = str(judges_models.save("llava", options.image_tokens, Path(folder)))
+        checkpoint = str(judges_models.save(options.model, options.image_tokens, Path(folder)))
         judge = load_judge(checkpoint)
-        images = [picture for picture, prompts in samples for _ in prompts]
-        rows = [prompt for _, prompts in samples for prompt in prompts]
-        judge.rate(images[:5], rows[:5])  # warm up
-        start = time.perf_counter()
-        expected = judge.rate(images, rows).probabilities.view(len(samples), len(SHORT), 5)
-        batch = time.perf_counter() - start
-        print(f"in process, one call: {len(samples) / batch:.2f} samples/s ({len(samples)} samples, {batch:.1f} s)")
-        for name, most_rows in (("batching server", 2048), ("one request at a time", 1)):
-            server = Server(checkpoint, most_rows)
-            try:
-                kills = options.kill if most_rows > 1 else 0
-                found, seconds, latencies = load(server, samples, options.clients, kills)
-                lost = int(found.isnan().any(-1).any(-1).sum())
-                shown = [
-                    f"{len(samples) / seconds:.2f} samples/s = {batch / seconds:.0%} of in process",
-                    f"latency p50 {latencies[len(latencies) // 2]:.2f} s",
-                    f"p99 {latencies[int(len(latencies) * 0.99)]:.2f} s",
-                    f"largest queue {server.largest_queue()} rows",
-                    f"largest difference {(found - expected).abs().max():.1e}",
-                    f"killed {kills} times, {lost} samples without a score",
-                ]
-                print(f"{name}: {', '.join(shown)}", flush=True)
-            finally:
+        judge.rate([samples[0][0]] * 5, samples[0][1])  # warm up
+        try:
+            servers["rewards serve"] = Server(HERE, checkpoint)
+            if options.old is not None:
+                servers["old rewards serve"] = Server(options.old.resolve(), checkpoint)
+            for server in servers.values():
+                RemoteJudge(server.url).rate([samples[0][0]] * 5, samples[0][1])
+            for _ in range(options.turns):
+                expected, turn = in_process(judge, samples)
+                turns.append(turn)
+                print(said(turn), flush=True)
+                for way, server in servers.items():
+                    kills = options.kill if way == "rewards serve" else 0
+                    turns.append(served(way, server, samples, expected, options.clients, kills))
+                    print(said(turns[-1]), flush=True)
+        finally:
+            for server in servers.values():
                 server.kill()
+    compared = {
+        f"{way} / {base}, {key.replace('_', ' ')}": ratios(turns, way, base, key)
+        for way, base in (("rewards serve", "in process"), ("rewards serve", "old rewards serve"))
+        if {way, base} <= {turn.way for turn in turns}
+        for key in ("samples_a_second", "samples_a_cpu_second")
+    }
+    for what, found in compared.items():
+        print(f"{what}: {', '.join(f'{ratio:.2f}' for ratio in found)}; median {statistics.median(found):.2f}")
+    if options.out is not None:
+        keep(options, turns, compared)
+
+
+def keep(options: argparse.Namespace, turns: list[Turn], compared: dict[str, list[float]]) -> None:
+    """Add a run to the file of results."""
+    runs = read_json(options.out) if options.out.exists() else []
+    old = None
+    if options.old is not None:
+        revision = ["git", "-C", str(options.old), "rev-parse", "--short", "HEAD"]
+        old = subprocess.run(revision, capture_output=True, text=True, check=True).stdout.strip()
+    flags = [f"--model {options.model} --image-tokens {options.image_tokens} --prompts {options.prompts}"]
+    flags += [f"--rounds {options.rounds} --turns {options.turns}"] + (
+        [f"--kill {options.kill}"] if options.kill else []
+    )
+    runs.append(
+        {
+            "command": f"python benchmarks/serve_load.py {' '.join(flags)}" + (" --old CHECKOUT" if old else ""),
+            "date": time.strftime("%Y-%m-%d"),
+            "old": old,
+            "versions": {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "transformers": transformers.__version__,
+            },
+            "samples": options.clients * options.rounds,
+            "clients": options.clients,
+            "turns": [asdict(turn) for turn in turns],
+            "ratios": compared,
+        }
+    )
+    write_json(options.out, runs)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import typer.main
 
 import rewards
 from rewards.cli.app import app
+from rewards.hosts.__main__ import HOSTS
 from rewards.runs.glossary import METRICS
 
 ROOMS = {
@@ -59,11 +60,10 @@ def write_all(docs: Path) -> None:
 def _hosts() -> str:
     """A section a host: each file's own docstring says how the host takes it."""
     text = ""
-    for file in sorted((Path(rewards.__file__).parent / "hosts").glob("*.py")):
-        if file.stem not in ("__init__", "__main__", "shared"):
-            told = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-            told = re.sub(r":\w+:`~?([\w.]+)`", lambda role: f"`{role[1].rpartition('.')[2]}`", told)
-            text += f"## {told.partition(':')[0]}\n\n{told}\n\n"
+    for _, file in sorted(HOSTS.items()):
+        told = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        told = re.sub(r":\w+:`~?([\w.]+)`", lambda role: f"`{role[1].rpartition('.')[2]}`", told)
+        text += f"## {told.partition(':')[0]}\n\n{told}\n\n"
     return text
 
 
@@ -105,7 +105,7 @@ def _modules(room: str) -> Iterator[str]:
     files = sorted(folder.glob("*.py") if room == "rewards" else folder.rglob("*.py"))
     for file in files:
         parts = file.relative_to(root.parent).with_suffix("").parts
-        if "hosts" in parts and parts[-1] not in ("__init__", "shared"):
+        if "hosts" in parts and parts[-2:] not in (("hosts", "__init__"), ("hosts", "shared")):
             continue  # they import their hosts, and have a guide
         if "build" in parts or any(part.startswith("_") and part != "__init__" for part in parts):
             continue

@@ -6,9 +6,11 @@ TRL calls with keywords and wants a list of numbers and None; the diffusion fiel
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -100,6 +102,38 @@ def for_trl(
     return [number_or_none(value) for value in scores.overall.tolist()]
 
 
+def asynchronous(reward: Scorer) -> Callable[..., Coroutine[Any, Any, list[float | None]]]:
+    """A reward as an async reward function of TRL's, which awaits all of its async functions together.
+
+    For judges behind HTTP: while one reward waits for its server, TRL's other async rewards and tools go on. A call
+    that is cancelled logs nothing; what its server still answers is dropped. (:class:`rewards.Combined` asks several
+    servers at the same time by itself, and TRL's `AsyncGRPOTrainer` puts any reward into a thread.)
+
+    Args:
+        reward: what scores, in a thread of its own.
+
+    Returns:
+        A coroutine function of the reward's name, called as :func:`for_trl`.
+
+    Example:
+        >>> from rewards import FunctionReward
+        >>> def length(completions, **columns): return [float(len(text)) for text in completions]
+        >>> function = asynchronous(FunctionReward(length))
+        >>> asyncio.run(function(prompts=["?"], completions=["four"], image=[None]))
+        [4.0]
+    """
+
+    async def score(prompts: Sequence[object], completions: Sequence[object], **columns: object) -> list[float | None]:
+        warn_of_sums(reward, columns)
+        scores = await asyncio.to_thread(score_for_trl, reward, prompts, completions, columns)
+        log_to_trl(reward, scores, columns)
+        return [number_or_none(value) for value in scores.overall.tolist()]
+
+    score.__name__ = reward.__name__
+    score.__wrapped__ = reward  # type: ignore[attr-defined]
+    return score
+
+
 def score_for_trl(
     reward: Scorer, prompts: Sequence[object], completions: Sequence[object], columns: Mapping[str, object]
 ) -> Scores:
@@ -161,7 +195,7 @@ def warn_of_sums(reward: Scorer, columns: Mapping[str, object]) -> None:
     functions = getattr(trainer, "reward_funcs", None)
     if not isinstance(functions, Sequence) or len(functions) < 2 or trainer in _WARNED:
         return
-    others = [str(getattr(f, "__name__", type(f).__name__)) for f in functions if f is not reward]
+    others = [str(getattr(f, "__name__", type(f).__name__)) for f in functions if inspect.unwrap(f) is not reward]
     logger.warning(
         "TRL adds %s to %s by itself: a text that one of them cannot judge counts as 0 there, and its group is trained "
         "away from it. Put them together: reward_funcs=Combined([...], weights), or Combined([...]).per_reward() for "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, cast
 
 import numpy as np
@@ -23,7 +24,8 @@ class Combined(Reward):
     """A weighted sum of rewards.
 
     Its parts are the rewards' overall scores under their names, and behind them the parts of each as
-    `<reward>/<part>`. Every reward keeps its own curves under its own name.
+    `<reward>/<part>`. Every reward keeps its own curves under its own name. Rewards whose judges are behind HTTP are
+    asked at the same time.
 
     Args:
         rewards: rewards, or functions (:class:`rewards.functions.FunctionReward`).
@@ -82,7 +84,7 @@ class Combined(Reward):
 
     def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[object]) -> Scores:
         """See :meth:`rewards.reward.Reward.score`: every reward scores every sample once."""
-        return self._sum([reward.score(images, texts, **columns) for reward in self.rewards])
+        return self._sum(self._each(images, texts, columns))
 
     @property
     def gradient_problem(self) -> str | None:
@@ -114,6 +116,30 @@ class Combined(Reward):
             sums={f"{name}/{key}": column for name, scores in named for key, column in scores.sums.items()},
             details=[_details(named, row) for row in range(len(values))],
         )
+
+    def _each(
+        self, images: Sequence[object], texts: Sequence[str | None], columns: Mapping[str, Sequence[object]]
+    ) -> list[Scores]:
+        """The scores of each reward: those that wait for servers in threads, the others meanwhile in this one."""
+        if not self.elsewhere or len(self.rewards) == 1:
+            return [reward.score(images, texts, **columns) for reward in self.rewards]
+        with ThreadPoolExecutor(len(self.rewards), thread_name_prefix="reward") as pool:
+            asked = {
+                at: pool.submit(reward.score, images, texts, **columns)
+                for at, reward in enumerate(self.rewards)
+                if reward.elsewhere
+            }
+            here = {
+                at: reward.score(images, texts, **columns)
+                for at, reward in enumerate(self.rewards)
+                if not reward.elsewhere
+            }
+            return [here[at] if at in here else asked[at].result() for at in range(len(self.rewards))]
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether one of the rewards waits for a server."""
+        return any(reward.elsewhere for reward in self.rewards)
 
     def combine(self, values: Tensor) -> Tensor:
         """The weighted sum of `(N, R)` float64 values with NaN for abstentions; "running" updates the estimates."""

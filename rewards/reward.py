@@ -78,6 +78,11 @@ class Reward(ABC):
         return {}
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether :meth:`score` mostly waits for a server; a sum of rewards then asks several at the same time."""
+        return bool(getattr(getattr(self, "judge", None), "elsewhere", False))
+
+    @property
     def gradient_problem(self) -> str | None:
         """Why :meth:`score_with_grad` cannot be called; None where it can."""
         return f"{self.__name__} has no gradient to the pixels: take a method that needs none"

@@ -3,9 +3,11 @@
 import sys
 from pathlib import Path
 
-HOSTS = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if p.stem not in ("__init__", "__main__", "shared"))
+FOLDER = Path(__file__).parent
+HOSTS = {file.stem: file for file in FOLDER.glob("*.py") if file.stem not in ("__init__", "__main__", "shared")}
+HOSTS |= {file.parent.name: file for file in FOLDER.glob("*/__init__.py")}
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in HOSTS:
-        raise SystemExit(f"usage: python -m rewards.hosts {{{','.join(HOSTS)}}}")
-    print(Path(__file__).parent / f"{sys.argv[1]}.py")
+        raise SystemExit(f"usage: python -m rewards.hosts {{{','.join(sorted(HOSTS))}}}")
+    print(HOSTS[sys.argv[1]])

@@ -4,14 +4,16 @@
     worker.reward.reward_function_kwargs='{config: reward.yaml}'
 
 EasyR1 hands pictures to no reward: put them into the ground truth, as JSON (`{"image": "dog.jpg"}`). An abstention gets
-the mean of its prompt (:class:`rewards.hosts.shared.Neutral`), since EasyR1 needs a number for every sample.
+the mean of its prompt (:class:`rewards.hosts.shared.Neutral`), since EasyR1 needs a number for every sample. EasyR1 is
+on no package index: this file was run once in the reward manager of its repository (b44b311), and is tested by the
+manager's way of loading and calling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, neutral, parts_of, read_label, resident_reward
+from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, neutral, read_label, resident_reward
 
 REWARD_NAME = "rewards"
 REWARD_TYPE = "batch"
@@ -27,7 +29,7 @@ def compute_score(
         config, settings: of :func:`rewards.hosts.shared.resident_reward`.
 
     Returns:
-        N mappings: `overall`, every part that was judged, and `abstained`.
+        N mappings: `overall`, every part, and `abstained`.
 
     Raises:
         InputError: a ground truth that is no JSON object.
@@ -38,5 +40,5 @@ def compute_score(
     pictures = [first_of(label, PICTURE_KEYS) for label in labels]
     texts = [text if isinstance(text := row.get("response"), str) else None for row in reward_inputs]
     groups = [str(row["ground_truth"]) for row in reward_inputs]
-    values, scores = neutral(reward).score(pictures, texts, groups, **columns_of(labels))
-    return [{"overall": value, **parts_of(scores, row)} for row, value in enumerate(values)]
+    filled = neutral(reward).score(pictures, texts, groups, **columns_of(labels))
+    return [{"overall": value, **filled.metrics(row)} for row, value in enumerate(filled.overall)]

@@ -3,8 +3,9 @@
     rewards:
       - {name: tifa, reward_model: rewards.hosts.flow_factory.PictureReward, config: reward.yaml, batch_size: 16}
 
-Flow-Factory is on no package index; this file is written against the signature in its repository (`rewards/abc.py`) and
-tested on a stand-in of it. An abstention gets the mean of its prompt (:class:`rewards.hosts.shared.Neutral`).
+An abstention gets the mean of its prompt (:class:`rewards.hosts.shared.Neutral`). Flow-Factory is on no package index:
+this file was run once in the loader and the reward processor of its repository (a0b2bc5), and is tested on stand-ins of
+its two classes.
 """
 
 from __future__ import annotations
@@ -49,5 +50,5 @@ class PictureReward(PointwiseRewardModel):
         """
         if image is None:
             raise InputError("PictureReward needs pictures: Flow-Factory gave none")
-        values, scores = neutral(self.reward).score(image, list(prompt), list(prompt))
-        return RewardModelOutput(rewards=torch.tensor(values), extra_info=self.reward.metrics(scores))
+        filled = neutral(self.reward).score(image, list(prompt), list(prompt))
+        return RewardModelOutput(rewards=torch.tensor(filled.overall), extra_info=self.reward.metrics(filled.scores))

@@ -1,10 +1,13 @@
-"""flow_grpo, DiffusionNFT, ddpo-pytorch: a function `(images, prompts, metadata) -> (rewards, info)`.
+"""flow_grpo, DiffusionNFT, AWM, ddpo-pytorch: a function `(images, prompts, metadata) -> (rewards, info)`.
 
     from rewards.hosts.flow_grpo import picture_reward
-    reward_fn = picture_reward("reward.yaml")
+    score_functions["tifa"] = lambda: picture_reward("reward.yaml")
 
-Rewards of this package have that signature themselves; the function differs in what an abstention gets. These trainers
-subtract a group's mean, into which NaN would spread, so it gets that mean (:class:`rewards.hosts.shared.Neutral`).
+The second line goes behind the table `score_functions` in `multi_score` of `flow_grpo/rewards.py`; then
+`config.reward_fn = {"tifa": 1.0}`. In ddpo-pytorch, `reward_fn = picture_reward("reward.yaml")`. An abstention gets the
+mean of its prompt (:class:`rewards.hosts.shared.Neutral`): these trainers subtract that mean, into which NaN would
+spread. They are on no package index: this file was run once in flow_grpo's `multi_score` (ac4c86e), and is tested by
+its way of calling.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ def picture_reward(config: str | None = None, **settings: object) -> PictureFunc
         images: Sequence[object], prompts: Sequence[str], metadata: Sequence[object] | None = None
     ) -> tuple[np.ndarray, dict[str, float]]:
         columns = {} if metadata is None else {"metadata": metadata}
-        values, scores = neutral(reward).score(images, list(prompts), list(prompts), **columns)
-        return np.asarray(values, np.float32), reward.metrics(scores)
+        filled = neutral(reward).score(images, list(prompts), list(prompts), **columns)
+        return np.asarray(filled.overall, np.float32), reward.metrics(filled.scores)
 
     return score

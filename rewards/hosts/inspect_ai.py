@@ -1,7 +1,7 @@
 """inspect-ai: a scorer for what a model says about a picture.
 
     from rewards.hosts.inspect_ai import reward_scorer
-    Task(dataset=..., solver=..., scorer=reward_scorer("reward.yaml"))
+    Task(dataset, solver=generate(), scorer=reward_scorer("reward.yaml"))
 
 A sample that cannot be judged is `Score.unscored()`: inspect leaves it out of every metric, the same rule as ours.
 """

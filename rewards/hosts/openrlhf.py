@@ -52,15 +52,13 @@ def reward_func(
         texts = [completion(query, prompt) for query, prompt in zip(queries, prompts, strict=True)]
         pictures = [first_of(row, PICTURE_KEYS) for row in rows]
         groups = [(prompt, str(label)) for prompt, label in zip(prompts, labels, strict=True)]
-        filled, scores = neutral(reward).score(pictures, texts, groups, **columns_of(rows))
+        filled = neutral(reward).score(pictures, texts, groups, **columns_of(rows))
     except Exception as error:
         logger.error("the reward failed, and OpenRLHF will go on without it: %s", error)
         raise
-    values = torch.tensor(filled)
-    # An unjudged part takes the overall's place holder: OpenRLHF averages extra logs as they are.
-    parts = torch.where(scores.parts.isnan(), values.unsqueeze(-1).to(scores.parts), scores.parts)
-    logs = {name: parts[:, column].float() for column, name in enumerate(scores.part_names)}
-    return {"rewards": values, "scores": values, "extra_logs": {**logs, "abstained": scores.abstained.float()}}
+    values = torch.tensor(filled.overall)
+    logs = {name: torch.tensor(part) for name, part in filled.parts.items()}
+    return {"rewards": values, "scores": values, "extra_logs": {**logs, "abstained": filled.scores.abstained.float()}}
 
 
 def completion(query: str, prompt: str) -> str | None:

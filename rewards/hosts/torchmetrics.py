@@ -1,13 +1,16 @@
 """torchmetrics: a reward as a `Metric`, for evaluation loops that gather over processes.
 
+    from rewards.hosts.torchmetrics import RewardMetric
     metric = RewardMetric("reward.yaml")
-    metric.update(images, texts); metric.compute()
 
-What cannot be judged is left out of the means and counted (`abstained`).
+and `metric.update(images, texts)`, `metric.compute()` as of any metric, alone or in a `MetricCollection`. What cannot
+be judged is left out of the means and counted (`abstained`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 
 import torch
@@ -46,6 +49,10 @@ class RewardMetric(Metric):
         self.add_state("total", torch.zeros(size, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("count", torch.zeros(size, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("abstained", torch.tensor(0.0), dist_reduce_fx="sum")
+        # A MetricCollection updates one metric for all whose states are equal after the first batch: those of two
+        # rewards that could not judge it would be.
+        which = hashlib.sha256(json.dumps(self.reward.identity(), sort_keys=True, default=str).encode()).digest()
+        self.add_state("which", torch.tensor(list(which), dtype=torch.float64), dist_reduce_fx="max")
 
     def update(self, images: Sequence[object], texts: Sequence[str | None], **columns: Sequence[object]) -> None:
         """Take N samples; arguments as :meth:`rewards.reward.Reward.score`."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, neutral, parts_of, resident_reward
+from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, neutral, resident_reward, without_router
 
 
 def compute_score(
@@ -37,18 +37,15 @@ def compute_score(
         config, settings: of :func:`rewards.hosts.shared.resident_reward`, from `reward_kwargs`.
 
     Returns:
-        `score`, every part that was judged, and `abstained` (0 or 1); verl logs each key.
+        `score`, every part, and `abstained` (0 or 1), as verl's extra metrics; it needs the same keys of all samples.
 
     Raises:
         RewardsError: nothing could be judged from the start.
     """
-    # A router's address and tokenizer come along where verl runs a reward model of its own.
-    for key in ("reward_router_address", "reward_model_tokenizer"):
-        settings.pop(key, None)
     info = dict(extra_info or {})
-    reward = resident_reward(config, **settings)
+    reward = resident_reward(config, **without_router(settings))
     picture = first_of(info, PICTURE_KEYS)
     columns = columns_of([info])
     group = info["index"] if info.get("index") is not None else repr((picture, columns))
-    [score], scores = neutral(reward).score([picture], [solution_str], [group], **columns)
-    return {"score": score, **parts_of(scores)}
+    filled = neutral(reward).score([picture], [solution_str], [group], **columns)
+    return {"score": filled.overall[0], **filled.metrics()}

@@ -1,11 +1,11 @@
 """verl-omni: `compute_score` on a generated picture (`reward.reward_functions.<key>` of its visual reward manager).
 
     +reward.reward_functions.tifa.path=pkg://rewards.hosts.verl_omni +reward.reward_functions.tifa.name=compute_score
-    +reward.reward_functions.tifa.reward_kwargs.config=reward.yaml
+    +reward.reward_functions.tifa.config=reward.yaml
 
-The picture comes as `solution_image`, never as `solution_str`. verl-omni is on no package index; this file is written
-against the signature in its repository and tested on a stand-in of it. An abstention gets the mean of its prompt
-(:class:`rewards.hosts.shared.Neutral`): verl-omni counts a failure as 0 otherwise.
+The picture comes as `solution_image`, never as `solution_str`. An abstention gets the mean of its prompt
+(:class:`rewards.hosts.shared.Neutral`): verl-omni counts a failure as 0 otherwise. verl-omni is on no package index:
+this file was run once in the reward manager of its repository (a1139ba), and is tested by the manager's way of calling.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from rewards.hosts.shared import first_of, neutral, parts_of, resident_reward
+from rewards.hosts.shared import first_of, neutral, resident_reward, without_router
 
 PROMPT_KEYS = ("prompt", "caption", "text")
 
@@ -37,13 +37,13 @@ def compute_score(
         config, settings: of :func:`rewards.hosts.shared.resident_reward`.
 
     Returns:
-        `score`, every part that was judged, and `abstained` (0 or 1).
+        `score`, every part, and `abstained` (0 or 1).
 
     Raises:
         RewardsError: nothing could be judged from the start.
     """
-    reward = resident_reward(config, **settings)
+    reward = resident_reward(config, **without_router(settings))
     prompt = first_of(dict(extra_info or {}), PROMPT_KEYS) or ground_truth
     text = prompt if isinstance(prompt, str) else None
-    [score], scores = neutral(reward).score([solution_image], [text], [text])
-    return {"score": score, **parts_of(scores)}
+    filled = neutral(reward).score([solution_image], [text], [text])
+    return {"score": filled.overall[0], **filled.metrics()}

@@ -134,7 +134,7 @@ class BatchingJudge(Judge):
         if any(replica.identity() != first.identity() for replica in self.replicas):
             raise RewardsError("replicas of a judge must be the same judge: their identities differ")
         self.name, self.revision, self.prompts = first.name, first.revision, first.prompts
-        self.one_word = first.one_word
+        self.one_word, self.elsewhere = first.one_word, first.elsewhere
         self.most_rows, self.most_waiting = most_rows, most_waiting
         self.counts = Counts()
         self._queue: deque[Call] = deque()

@@ -45,7 +45,7 @@ class CachedJudge(Judge):
         self.judge = judge
         self.path = str(path)
         self.name, self.revision, self.prompts = judge.name, judge.revision, judge.prompts
-        self.one_word = judge.one_word
+        self.one_word, self.elsewhere = judge.one_word, judge.elsewhere
         self.hits = self.misses = 0
         self._open()
 

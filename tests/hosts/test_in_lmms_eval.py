@@ -1,24 +1,23 @@
 """lmms-eval: results by document, aggregated as its evaluator does (`make test-hosts`)."""
 
 import math
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from tests.hosts.pages import snippet
+
 pytestmark = pytest.mark.hosts
-lmms_eval = pytest.importorskip("lmms_eval.api.registry")
 
 
-def test_a_task_of_lmms_eval_loads_and_aggregates(world, expected, tmp_path):
+def test_the_lines_of_the_page_are_loaded_and_aggregated(world, expected, tmp_path, monkeypatch):
     from lmms_eval.utils import load_yaml_config
 
     paths, captions, config = world
-    (tmp_path / "utils.py").write_text(
-        "from rewards.hosts.lmms_eval import RewardTask\n"
-        f"task = RewardTask({config!r})\n"
-        "process_results, abstained = task.process_results, task.abstained\n"
-        "overall, fluency = task.mean('overall'), task.mean('fluency')\n"
-    )
+    monkeypatch.chdir(Path(config).parent)
+    more = "fluency, abstained = task.mean('fluency'), task.abstained\n"
+    (tmp_path / "utils.py").write_text(f"{snippet('lmms_eval')}\n{more}")
     (tmp_path / "task.yaml").write_text(
         "task: shapes\noutput_type: generate_until\nprocess_results: !function utils.process_results\nmetric_list:\n"
         "- {metric: rewards_overall, aggregation: !function utils.overall, higher_is_better: true}\n"

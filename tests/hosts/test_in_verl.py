@@ -1,14 +1,15 @@
-"""Inside verl's own loader and reward manager (`make test-hosts`)."""
+"""Inside verl's own configuration, loader, reward manager and batch (`make test-hosts`)."""
 
 import asyncio
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from tests.hosts.pages import arguments
+
 pytestmark = pytest.mark.hosts
-OmegaConf = pytest.importorskip("omegaconf").OmegaConf
-verl_reward = pytest.importorskip("verl.trainer.ppo.reward")
 
 
 class Tokenizer:
@@ -21,33 +22,83 @@ class Tokenizer:
         return self.text
 
 
-def sample(path):
+@pytest.fixture
+def config(world, monkeypatch):
+    """verl's own defaults with the lines of the page."""
+    import verl
+    from hydra import compose, initialize_config_dir
+
+    monkeypatch.chdir(Path(world[2]).parent)
+    _, added = arguments("verl")
+    with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):
+        return compose("ppo_trainer", overrides=added)
+
+
+@pytest.fixture
+def loop():
+    """The one event loop of a worker of verl's; its managers keep the one that they find."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield loop
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+def sample(path, index=3):
     from verl import DataProto
 
     ids = torch.zeros(1, 2, dtype=torch.long)
-    objects = {"data_source": "shapes", "reward_model": {"ground_truth": ""}, "extra_info": {"image": path, "index": 3}}
+    info = {"image": path, "index": index}
+    objects = {"data_source": "shapes", "reward_model": {"ground_truth": ""}, "extra_info": info}
     return DataProto.from_single_dict(
         {"prompts": ids, "responses": ids, "attention_mask": torch.ones(1, 4, dtype=torch.long)}
         | {name: np.array([value], dtype=object) for name, value in objects.items()}
     )
 
 
-def test_loaded_and_called_by_verl(world, expected):
+def manager(config, text, **router):
     from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
+    from verl.trainer.ppo.reward import get_custom_reward_fn
 
-    paths, captions, config = world
-    settings = {"path": "pkg://rewards.hosts.verl", "name": "compute_score", "reward_kwargs": {"config": config}}
-    config = OmegaConf.create({"reward": {"custom_reward_function": settings}})
-    function = verl_reward.get_custom_reward_fn(config)
+    return NaiveRewardManager(config, Tokenizer(text), get_custom_reward_fn(config), **router)
 
-    async def judged(path):
-        return await NaiveRewardManager(config, Tokenizer(captions[0]), function).run_single(sample(path))
 
-    good, broken = asyncio.run(judged(paths[0])), asyncio.run(judged("/none.png"))
+def test_the_lines_of_the_page_are_loaded_and_called(config, world, expected, loop):
+    paths, captions, _ = world
+
+    def judged(path, **router):
+        return loop.run_until_complete(manager(config, captions[0], **router).run_single(sample(path)))
+
+    good, broken = judged(paths[0]), judged("/none.png")
     assert good["reward_score"] == pytest.approx(float(expected.overall[0]), abs=1e-5)
     parts = {name: good["reward_extra_info"][name] for name in expected.part_names}
     assert list(parts.values()) == pytest.approx(expected.criteria[0].tolist(), abs=1e-5)
     assert broken["reward_score"] == good["reward_score"]  # the mean of its prompt
     assert broken["reward_extra_info"]["abstained"] == 1
-    scores = NaiveRewardManager.assemble_rm_scores(sample(paths[0]), [broken["reward_score"]])
+    scores = manager(config, "").assemble_rm_scores(sample(paths[0]), [broken["reward_score"]])
     assert torch.isfinite(scores).all()
+    routed = judged(paths[0], reward_router_address="127.0.0.1:1", reward_model_tokenizer=Tokenizer(""))
+    assert routed["reward_score"] == good["reward_score"]
+
+
+@pytest.mark.parametrize("first", ["good", "broken"])
+def test_every_sample_of_a_batch_has_the_same_keys(config, world, first, loop):
+    # As verl's reward loop puts a batch together: the keys of the first sample are looked up in all of them.
+    paths, captions, _ = world
+    pictures = [paths[0], "/none.png"] if first == "good" else ["/none.png", paths[0]]
+
+    asked = [manager(config, captions[0]).run_single(sample(path, index="keys")) for path in pictures]
+    infos = [one["reward_extra_info"] for one in loop.run_until_complete(asyncio.gather(*asked))]
+    columns = {key: np.array([info[key] for info in infos]) for key in infos[0]}
+    assert set(columns) == {"score", "abstained", "correctness", "completeness", "clarity", "fluency", "conciseness"}
+    assert all(np.isfinite(column).all() for column in columns.values())
+    assert columns["abstained"].sum() == 1
+
+
+def test_many_calls_at_a_time_are_those_of_one(config, world, expected, loop):
+    # verl asks from the threads of its executor.
+    paths, captions, _ = world
+    rows = [0, 1, 2] * 6
+    asked = [manager(config, captions[row]).run_single(sample(paths[row], index=row)) for row in rows]
+    found = [one["reward_score"] for one in loop.run_until_complete(asyncio.gather(*asked))]
+    assert found == pytest.approx(expected.overall.tolist() * 6, abs=1e-5)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rewards.errors import InputError, RewardsError
-from rewards.hosts.shared import Neutral, parts_of, read_label, resident_reward
+from rewards.hosts.shared import Neutral, read_label, resident_reward
 from rewards.reward import Reward
 from rewards.scores import Scores
 
@@ -29,7 +29,7 @@ class Given(Reward):
 
 
 def fill(neutral, values, groups):
-    return neutral.score([None] * len(values), [str(value) for value in values], groups)[0]
+    return neutral.score([None] * len(values), [str(value) for value in values], groups).overall
 
 
 def test_an_abstention_gets_the_mean_of_its_group():
@@ -53,7 +53,8 @@ def test_an_abstention_teaches_nothing():
     assert fill(neutral, [NAN], ["a"]) == [3.0]
 
 
-def test_where_nothing_was_ever_judged_the_host_is_told():
+def test_where_nothing_was_ever_judged_the_host_is_told(monkeypatch):
+    monkeypatch.setattr(Neutral, "GRACE", 0.01)
     with pytest.raises(RewardsError, match="none was before it: down"):
         fill(Neutral(Given()), [NAN], ["a"])
 
@@ -75,6 +76,16 @@ def test_a_first_abstention_waits_for_what_other_threads_judge():
         abstained = pool.submit(fill, neutral, [NAN], ["a"])
         go_on.set()
         assert judged.result(10) == [4.0] and abstained.result(10) == [4.0]
+
+
+def test_a_first_abstention_waits_for_calls_that_only_come():
+    neutral = Neutral(Given())
+    with ThreadPoolExecutor(2) as pool:
+        abstained = pool.submit(fill, neutral, [NAN], ["a"])
+        with neutral._state:  # until it waits
+            neutral._state.wait_for(lambda: neutral._working, timeout=0.1)
+        assert pool.submit(fill, neutral, [4.0], ["b"]).result(10) == [4.0]
+        assert abstained.result(10) == [4.0]
 
 
 def test_the_groups_that_are_kept_are_bounded(monkeypatch):
@@ -108,6 +119,33 @@ def test_a_label_that_is_no_object_is_named(label):
         read_label(label)
 
 
-def test_parts_without_a_judgment_are_left_out():
-    row = Scores(torch.tensor([0.5]), [None], ("a", "b"), torch.tensor([[0.5, NAN]]), torch.tensor([[2.0, 0.0]]))
-    assert parts_of(row) == {"a": 0.5, "abstained": 0.0}
+class Parts(Given):
+    """Scores with parts `a` and `b`; a text with a `-` lacks part `b`, "dies" fails."""
+
+    def score(self, images, texts, /, **columns):
+        if "dies" in texts:
+            raise RuntimeError("lost")
+        overall = torch.tensor([float(text.rstrip("-")) for text in texts])
+        parts = torch.tensor([[float(text.rstrip("-")), NAN if "-" in text else 1.0] for text in texts]).view(-1, 2)
+        return Scores(overall, [None] * len(texts), ("a", "b"), parts, (~parts.isnan()).float())
+
+
+def test_every_sample_has_the_same_parts_and_a_missing_one_is_neutral():
+    neutral = Neutral(Parts())
+    first = neutral.score([None], ["2-"], ["p"])
+    assert first.metrics()["a"] == 2.0 and math.isnan(first.metrics()["b"])  # no sample had it yet
+    filled = neutral.score([None] * 3, ["4", "3-", "5"], ["p", "p", "q"])
+    assert [filled.metrics(row) for row in range(3)] == [
+        {"a": 4.0, "b": 1.0, "abstained": 0.0},
+        {"a": 3.0, "b": 1.0, "abstained": 0.0},
+        {"a": 5.0, "b": 1.0, "abstained": 0.0},
+    ]
+    failed = neutral.score([None], ["dies"], ["q"])
+    assert failed.overall == [5.0] and failed.metrics() == {"a": 5.0, "b": 1.0, "abstained": 1.0}
+
+
+def test_a_failure_before_any_judgment_knows_its_parts_too():
+    neutral = Neutral(Parts())
+    filled = neutral.score([None] * 2, ["4", "3-"], ["p", "q"])
+    assert list(neutral.score([None], ["dies"], ["r"]).parts) == list(filled.parts) == ["a", "b"]
+    assert neutral.score([None], ["dies"], ["r"]).overall == [3.5]

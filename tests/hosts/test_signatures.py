@@ -1,6 +1,9 @@
 """Hosts that are plain signatures, called as they call: the same scores as in process, never 0 for an abstention."""
 
+import functools
+import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,13 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 
 from rewards.hosts import easyr1, openrlhf, verl, verl_omni
+from rewards.hosts.__main__ import HOSTS
 from rewards.hosts.flow_grpo import picture_reward
-from rewards.hosts.torchmetrics import RewardMetric
 from rewards.judges.base import Judge
 from rewards.shapes.prompts import question_store
+from tests.hosts.pages import EXAMPLES, arguments, page, snippet
 
 
 def test_verl_scores_one_sample_with_its_parts(world, expected):
@@ -30,7 +35,7 @@ def test_verl_gives_an_abstention_the_mean_of_its_prompt(world, expected):
     paths, captions, config = world
     first = verl.compute_score("s", captions[0], "", {"image": paths[0], "index": 77}, config=config)
     broken = verl.compute_score("s", captions[0], "", {"image": "/none.png", "index": 77}, config=config)
-    assert broken == {"score": first["score"], "abstained": 1.0}
+    assert broken == {**first, "abstained": 1.0}  # its parts as well: verl looks the same keys up in all samples
 
 
 @pytest.mark.parametrize("form", ["path", "bytes", "tensor", "stored"])
@@ -48,7 +53,7 @@ def test_easyr1_scores_a_batch(world, expected):
     rows = [{"response": c, "ground_truth": json.dumps({"image": p})} for p, c in zip(paths, captions, strict=True)]
     results = easyr1.compute_score([*rows, {**rows[0], "response": None}], config=config)
     assert [row["overall"] for row in results[:3]] == pytest.approx(expected.overall.tolist(), abs=1e-5)
-    assert results[3] == {"overall": results[0]["overall"], "abstained": 1.0}
+    assert results[3] == {**results[0], "abstained": 1.0}
 
 
 def test_openrlhf_cuts_off_the_prompt_and_the_special_tokens(world, expected, monkeypatch):
@@ -111,17 +116,42 @@ def test_verl_omni_takes_the_picture_by_its_keyword(world, tifa_config):
     assert result["score"] > 0.5 and result["abstained"] == 0 and 0 < result["color"] <= 1
 
 
-def test_torchmetrics_pools_batches_as_one(world, expected):
+def test_flow_grpo_takes_the_lines_of_the_page(world, tifa_config, monkeypatch):
+    paths, captions, _ = world
+    Path(tifa_config).rename(Path(tifa_config).with_name("reward.yaml"))
+    monkeypatch.chdir(Path(tifa_config).parent)
+    table = {}
+    exec(snippet("flow_grpo"), {"score_functions": table})
+    pixels = torch.from_numpy(np.stack([np.array(Image.open(path)) for path in paths])).permute(0, 3, 1, 2) / 255
+    assert "device" not in table["tifa"].__code__.co_varnames  # how multi_score decides what to hand over
+    scores, rewards = table["tifa"]()(pixels, captions, [{}] * 3)
+    assert [0.7 * score for score in scores] == pytest.approx([0.7 * score for score in scores.tolist()])
+    assert rewards["rewards/TIFA/overall/mean"] == pytest.approx(float(scores.mean()), abs=1e-6)
+
+
+def test_easyr1_takes_the_lines_of_the_page(world, expected, monkeypatch):
+    # As its reward manager does: a file by its path, the settings as keywords, the rows as the only argument.
     paths, captions, config = world
-    metric = RewardMetric(config)
-    metric.update(paths[:2], captions[:2])
-    metric.update([paths[2], None], [captions[2], "unseen"])
-    values = metric.compute()
-    assert float(values["overall"]) == pytest.approx(float(expected.overall.double().mean()), abs=1e-6)
-    assert float(values["clarity"]) == pytest.approx(float(expected.criteria[:, 2].double().mean()), abs=1e-6)
-    assert float(values["abstained"]) == 1
-    metric.reset()
-    assert metric.compute()["overall"].isnan()
+    monkeypatch.chdir(Path(config).parent)
+    named, kept = (one.partition("=")[2] for one in arguments("easyr1")[1])
+    path, _, name = named.rpartition(":")
+    spec = importlib.util.spec_from_file_location("custom_reward_fn", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.REWARD_TYPE == "batch"
+    function = functools.partial(getattr(module, name), **yaml.safe_load(kept))
+    row = {"response": captions[1], "response_length": 9, "ground_truth": json.dumps({"image": paths[1]})}
+    assert function([row])[0]["overall"] == pytest.approx(float(expected.overall[1]), abs=1e-5)
+
+
+@pytest.mark.parametrize("host", sorted(HOSTS))
+def test_a_page_states_its_rule_for_abstentions_and_has_an_example(host):
+    assert re.search(
+        "abstention (therefore )?gets the mean of its prompt|cannot be judged is", " ".join(page(host).split())
+    )
+    assert len(snippet(host).splitlines()) <= 3
+    named = [f"rewards.hosts.{host}", f"rewards.hosts {host}"]
+    assert any(name in file.read_text(encoding="utf-8") for file in EXAMPLES.rglob("*.*") for name in named)
 
 
 def test_the_path_of_a_host_is_printed():

@@ -91,6 +91,8 @@ class ChatJudge(Judge):
         >>> judge = load_judge("gpt-4o", base_url="https://api.openai.com/v1")  # doctest: +SKIP
     """
 
+    elsewhere = True
+
     def __init__(
         self,
         model: str,

@@ -54,6 +54,8 @@ class RemoteJudge(Judge):
         >>> judge = load_judge("http://127.0.0.1:8008")  # doctest: +SKIP
     """
 
+    elsewhere = True
+
     def __init__(
         self, url: str, *, deadline: float = 120.0, timeout: float = 600.0, bytes_a_request: int = 16_000_000
     ) -> None:

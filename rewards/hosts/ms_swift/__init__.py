@@ -6,7 +6,8 @@
 Pictures come from the data set's `images`; `question` and `box` columns are read where the task needs them. ms-swift
 sums reward functions with `nansum`, in which None counts 0, even alone; an abstention therefore gets the mean of its
 prompt (:class:`rewards.hosts.shared.Neutral`). The parts are logged as numbers (`log_metric`) where the trainer takes
-them, and otherwise by this module's logger.
+them, and otherwise by this module's logger. (In a folder of its own, since ms-swift puts a plugin's folder before all
+others on the path, where files named after hosts would hide them.)
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ class RewardsORM(ORM):
             given["boxes"] = boxes
         texts = [completion_text(completion) for completion in completions]
         groups = columns.get("prompt_id") or [repr(row) for row in zip(pictures, given["inputs"], strict=True)]
-        values, scores = neutral(self.reward).score([p or None for p in pictures], texts, groups, **given)
-        self._log(self.reward.metrics(scores), columns)
-        return values
+        filled = neutral(self.reward).score([p or None for p in pictures], texts, groups, **given)
+        self._log(self.reward.metrics(filled.scores), columns)
+        return filled.overall
 
     def _log(self, metrics: Mapping[str, float], columns: Mapping[str, Any]) -> None:
         log: Callable[[str, float], None] | None = columns.get("log_metric")
