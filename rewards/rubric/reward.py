@@ -113,6 +113,15 @@ class Rubric(Reward):
         """One TRL reward function a label, all judged in one pass."""
         return part_functions(self, self._labels(self.items or ()))
 
+    def parts_to_train(self) -> dict[str, float]:
+        """The labels of the reward's own items, each with its share of the weight; none where rows bring their own."""
+        if self.items is None:
+            return {}
+        shares = dict.fromkeys(self._labels(self.items), 0.0)
+        for item in self.items:
+            shares[item.label] += item.scored_weight / sum(other.scored_weight for other in self.items)
+        return shares
+
     def for_evaluation(self) -> Rubric:
         """With the stated weights, where they follow the group's contrast in training."""
         if self.weighting != "contrast":

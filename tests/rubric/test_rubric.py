@@ -130,6 +130,11 @@ def test_one_function_a_label_in_trl() -> None:
     completions, prompts = ["good", "bad"], ["Describe it."] * 2
     found = [function(prompts=prompts, completions=completions, image=[RED, RED]) for function in functions]
     assert found == [[1.0, 0.0], [0.5, 1.0], [1.0, 0.0]] and len(judge.calls) == 1
+    shares = Rubric(judge, ITEMS).parts_to_train()
+    assert shares == pytest.approx({"essential": 1 / 2.2, "optional": 0.3 / 2.2, "invention": 0.9 / 2.2})
+    whole = Rubric(judge, ITEMS).score([RED, RED], completions).overall.tolist()
+    assert [sum(s * part[row] for s, part in zip(shares.values(), found)) for row in (0, 1)] == pytest.approx(whole)
+    assert Rubric(judge).parts_to_train() == {}
     column = Rubric(judge)(prompts=prompts, completions=completions, image=[RED, RED], rubric=[ITEMS, ITEMS])
     assert column == pytest.approx([2.05 / 2.2, 0.3 / 2.2])
 

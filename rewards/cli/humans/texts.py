@@ -131,12 +131,13 @@ def thumb(
 
     captions = read_thumb(file)
     study = ThumbStudy(captions, resamples)
-    study.add("number of words", word_counts(captions))
+    columns = {"number of words": word_counts(captions)}
     if references is not None or judge is not None or clip is not None:
         runs = battery(judge, clip, bert)
-        for name, found in runs.score("captioning", as_items(captions, images, references)).items():
-            study.add(name, found)
+        columns |= runs.score("captioning", as_items(captions, images, references))
         study.notes += runs.notes
+    for name, found in columns.items():
+        study.add(name, found)
     for path in scores:
         study.add(path.stem, read_thumb_scores(path))
     typer.echo(json.dumps(study.as_dict(), indent=1) if as_json else study.text())

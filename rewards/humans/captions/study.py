@@ -109,7 +109,8 @@ class CaptionStudy:
     def text(self) -> str:
         """A table: a row a metric, a column a statistic or class; x 100 with 95% intervals."""
         if not self.rows:
-            return ""
+            what = "pairs of captions" if self.of_pairs else "judgments of captions"
+            return f"{len(self.reading.records)} {what}; nothing is compared with them yet (see --help)"
         names = list(next(iter(self.rows.values())))
         header = ["x 100", *(SHORT.get(name, name) for name in names), "published"]
         cells = [

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rewards.tifa.geneval2 import SKILLS
 from rewards.tifa.normalization import normalize_answer
 from rewards.tifa.numbers import is_number
+from rewards.tifa.questions.dsg import EXTRA
 from rewards.tifa.questions.question import ELEMENT_TYPES, Question, right_choices
 
 COLORS = frozenset({
@@ -22,6 +24,9 @@ COLORS = frozenset({
     "yellow",
 })  # fmt: skip
 """Words that make a choice a color."""
+
+KNOWN_TYPES = frozenset({*ELEMENT_TYPES, *SKILLS, "entity", "relation", "global"})
+"""TIFA's types, GenEval 2's skills, DSG's categories."""
 
 FIRST_SHARE = 0.6
 """A store in which more right answers than this come first rewards a judge that always takes the first choice."""
@@ -51,7 +56,7 @@ def check_questions(questions: Iterable[Question]) -> list[Suspicion]:
         What looks wrong: a multiple-choice question that holds its answer, choices that are equal, a single choice, a
         color question without a color, or without its own, among the choices, a counting question without a number,
         an unknown element type; a prompt all of whose questions are answered "yes" (a judge that always says yes
-        scores 1); and a store in which the right answer mostly comes first.
+        scores 1; of DSG's questions all are); and a store in which the right answer mostly comes first.
 
     Example:
         >>> odd = Question("is the red dot red?", ("red", "blue"), "red", "red", "color", "a red dot", "a")
@@ -64,7 +69,8 @@ def check_questions(questions: Iterable[Question]) -> list[Suspicion]:
         found.extend(Suspicion(question.id, question.text, kind, detail) for kind, detail in _check_one(question))
         by_prompt.setdefault(question.id, []).append(question)
     for id, asked in by_prompt.items():
-        if len(asked) > 1 and all(normalize_answer(question.answer) == "yes" for question in asked):
+        of_dsg = all(EXTRA in question.extra for question in asked)
+        if len(asked) > 1 and not of_dsg and all(normalize_answer(question.answer) == "yes" for question in asked):
             found.append(Suspicion(id, None, "always yes", f"all {len(asked)} questions are answered yes"))
     found.extend(_check_order([question for asked in by_prompt.values() for question in asked]))
     return found
@@ -89,7 +95,7 @@ def _check_one(question: Question) -> Iterable[tuple[str, str]]:
         yield "color not among choices", f"{question.element!r} is none of {list(question.choices)}"
     if question.element_type == "counting" and not closed and not any(map(_has_number, choices)):
         yield "no number among choices", f"{list(question.choices)}"
-    if question.element_type not in ELEMENT_TYPES:
+    if question.element_type.partition(".")[0] not in KNOWN_TYPES:
         yield "unknown element type", f"{question.element_type!r}"
 
 

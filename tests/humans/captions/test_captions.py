@@ -248,7 +248,8 @@ def test_classes_are_counted_apart_and_their_mean_is_theirs():
 def test_command_lists_captions_and_compares_scores(tmp_path):
     files = [str(file) for file in foil_files(tmp_path)]
     listing = tmp_path / "list.jsonl"
-    assert CliRunner().invoke(app, ["captions", "foil-4", *files, "--list", str(listing)]).exit_code == 0
+    result = CliRunner().invoke(app, ["captions", "foil-4", *files, "--list", str(listing)])
+    assert result.exit_code == 0 and "2 pairs of captions; nothing is compared with them yet" in result.stdout
     rows = [json.loads(line) for line in listing.read_text().splitlines()]
     assert [row["caption"] for row in rows] == ["a dog runs", "a cat runs", "a dog runs", "a cow runs"]
     scores = tmp_path / "length.jsonl"

@@ -55,3 +55,14 @@ def test_right_answers_that_come_first_in_most_questions(ask: Ask) -> None:
     assert [one.kind for one in check_questions(questions)] == ["answer comes first"]
     turned = [ask(f"q{n}", ("red", "blue") if n % 2 else ("blue", "red"), "red", id=str(n)) for n in range(25)]
     assert check_questions(turned) == []
+
+
+def test_the_other_forms_are_known(ask: Ask) -> None:
+    asked = [
+        ask("how many?", (), "two", element_type="count"),
+        ask("is it left?", (), "yes", element_type="position"),
+        ask("is there a car?", element_type="entity.whole", id="d", extra={"dsg": []}),
+        ask("is the car red?", element_type="attribute.color", id="d", extra={"dsg": []}),
+    ]
+    assert check_questions(asked) == []
+    assert [one.kind for one in check_questions([ask(element_type="colours.bright")])] == ["unknown element type"]
