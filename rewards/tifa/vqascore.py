@@ -81,8 +81,9 @@ class VQAScore(Reward):
         reasons: list[str | None] = [None] * len(texts)
         rows, usable = [], []
         for row, (picture, text) in enumerate(zip(pictures, texts, strict=True)):
-            if text is None:
-                reasons[row] = f"image {row} has no prompt"
+            if not isinstance(text, str) or not text.strip():
+                given = "no prompt" if text is None else f"the prompt {text!r}, which is no text"
+                reasons[row] = f"image {row} has {given}"
                 continue
             try:
                 plain = picture.detach() if isinstance(picture, torch.Tensor) else picture
@@ -93,7 +94,7 @@ class VQAScore(Reward):
         question, forms = WORDINGS[self.wording]
         overall = torch.full((len(texts),), torch.nan)
         if rows:
-            asked = [question.replace("{text}", texts[row] or "") for row in rows]
+            asked = [question.replace("{text}", str(texts[row])) for row in rows]
             if grad:
                 masses = self.judge.mass_with_grad([pictures[row] for row in rows], asked, [forms] * len(rows))
                 overall = overall.to(masses.device).index_copy(0, torch.tensor(rows, device=masses.device), masses)

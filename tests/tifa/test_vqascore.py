@@ -33,6 +33,9 @@ def test_both_released_wordings(wording: str, question: str, forms: list[str], t
     assert scores.overall[0].item() == pytest.approx(expected, abs=1e-6)
     assert scores.overall[1:].isnan().all()
     assert scores.reasons == [None, "image 1 is black throughout", "image 2 has no prompt"]
+    assert reward.score([image] * 2, [" ", 7]).reasons == [
+        "image 0 has the prompt ' ', which is no text", "image 1 has the prompt 7, which is no text",
+    ]  # fmt: skip
     assert reward.identity()["question"] == question.replace("a red circle", "{text}")
     values, info = reward(torch.rand(2, 3, 16, 16), ["{text}", "a blue square"])
     assert values.dtype == np.float32 and info["rewards/VQAScore/overall/count"] == 2
