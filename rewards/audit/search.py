@@ -173,8 +173,8 @@ def search_pictures(
     Raises:
         InputError: a reward without a gradient, fewer than two rows, pictures of several sizes.
     """
-    if not reward.differentiable:
-        raise InputError(f"{reward.__name__} has no gradient to the pixels: kind tifa with soft=true and BLIP has one")
+    if (problem := reward.gradient_problem) is not None:
+        raise InputError(problem)
     if len(rows) < 2:
         raise InputError(f"other prompts' pictures are needed: got {len(rows)} rows, at least 2 are needed")
     start = _stacked([stranger(rows, row, draw_of(rows[row], seed)) for row in range(len(rows))])
