@@ -87,3 +87,19 @@ def test_the_study_without_people(row, table, method):
     study = json.loads((RESULTS / "humans_shapes" / "study.json").read_text())[table][method]
     measured = [study[task]["estimate"]["value"] for task in ("referring", "vqa", "document", "captioning", "average")]
     assert [float(cell) / 100 for cell in cells(row)] == pytest.approx(measured, abs=0.00051)
+
+
+@pytest.mark.parametrize("form", ["hard", "soft", "mass AM", "mass GM"])
+def test_forms_of_tifa_that_train(form):
+    record = json.loads((RESULTS / "tifa_training.json").read_text())
+    (line,) = [line for line in record["table"] if line["form"] == form]
+    for what, gain, against in zip(("oracle", "all right"), cells(form)[::2], cells(form)[1::2], strict=True):
+        kinds = {"gain": gain} | ({} if form == "hard" else {"against hard": against})
+        for kind, cell in kinds.items():
+            runs, hard = record["runs"][form], record["runs"]["hard"]
+            base = [run[f"{what} before"] for run in runs] if kind == "gain" else [run[f"{what} after"] for run in hard]
+            values = [run[f"{what} after"] - start for run, start in zip(runs, base, strict=True)]
+            assert cell == f"{statistics.mean(values):+.3f} ± {line[f'{what} {kind}']['half']:.3f}"
+    words = {3: "three", 5: "five"}
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    assert f"counted in four ways, over {words[len(record['seeds'])]} seeds" in text
