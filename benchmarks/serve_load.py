@@ -1,7 +1,7 @@
 """32 clients that ask for one sample a call: `rewards serve` against one in-process batch and against another checkout.
 
     git worktree add /tmp/old 67357a0                            # one request after the other, as it was
-    python benchmarks/serve_load.py --old /tmp/old               # about ten minutes on two cores
+    python benchmarks/serve_load.py --old /tmp/old               # about eight minutes of CPU time
     python benchmarks/serve_load.py --kill 3                     # SIGKILL on the way, and started again
 
 The work is that of most RL hosts: every client rates one sample a call on HarmonicEval's five criteria; eight samples
@@ -42,6 +42,7 @@ from judges_shared_prefix import SHORT
 from PIL import Image
 
 from rewards.harmonic.criteria import CRITERIA, builtin_prompt
+from rewards.judges.base import Judge
 from rewards.judges.elsewhere.client import RemoteJudge
 from rewards.judges.loading import load_judge
 from rewards.runs.files import read_json, write_json
@@ -59,7 +60,7 @@ class Turn:
 
     Attributes:
         way: `in process`, or the checkout that served.
-        samples_a_second: By the clock.
+        samples_a_second: Scored ones, by the clock.
         samples_a_cpu_second: By the CPU time of the process that judged.
         p50, p99: Latencies of a call, in seconds.
         largest_queue: Rows that waited at most; None where the server does not tell.
@@ -137,7 +138,7 @@ def work(samples: int, side: int, prompts: str) -> list[Sample]:
     ]
 
 
-def in_process(judge, samples: list[Sample]) -> tuple[torch.Tensor, Turn]:
+def in_process(judge: Judge, samples: list[Sample]) -> tuple[torch.Tensor, Turn]:
     """Probabilities `(samples, 5, 5)` by one call of the judge."""
     images = [picture for picture, prompts in samples for _ in prompts]
     rows = [prompt for _, prompts in samples for prompt in prompts]
@@ -177,10 +178,11 @@ def served(way: str, server: Server, samples: list[Sample], expected: torch.Tens
     disturbing.join()
     cpu = server.cpu_seconds() - cpu
     latencies.sort()
+    unscored = int(found.isnan().any(-1).any(-1).sum())
     return Turn(
-        way, len(samples) / seconds, len(samples) / cpu,
+        way, (len(samples) - unscored) / seconds, (len(samples) - unscored) / cpu,
         latencies[len(latencies) // 2], latencies[int(len(latencies) * 0.99)], server.largest_queue(),
-        float((found - expected).abs().nan_to_num().max()), int(found.isnan().any(-1).any(-1).sum()),
+        float((found - expected).abs().nan_to_num().max()), unscored,
         int((found == 0).all(-1).any(-1).sum()), kills, sum(one._connection.counts["retries"] for one in remote),
     )  # fmt: skip
 
