@@ -36,7 +36,8 @@ def cells(first):
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_shares_of_pairs_told_apart(kind):
-    judges = json.loads((RESULTS / "judges_blind_spots.json").read_text())["judges"]
+    files = ("judges_blind_spots.json", "judges_blind_spots_others.json")
+    judges = {j: tables for f in files for j, tables in json.loads((RESULTS / f).read_text())["judges"].items()}
     measured = [next(row for row in judges[j][table] if row["kind"] == kind)[key] for j, table, key in COLUMNS]
     assert [float(cell) for cell in cells(ROWS[kind])] == pytest.approx(measured, abs=0.0051)
 
@@ -103,3 +104,15 @@ def test_forms_of_tifa_that_train(form):
     words = {3: "three", 5: "five"}
     text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
     assert f"counted in four ways, over {words[len(record['seeds'])]} seeds" in text
+
+
+def test_the_gamed_judge_is_content_and_the_truth_is_not():
+    record = json.loads((RESULTS / "grpo_old_rater.json").read_text())
+    for row in record["evaluations"]:
+        expected = [row["judge"], row["truth"], row["correctness"]]
+        assert [float(cell) for cell in cells(str(row["step"]))] == pytest.approx(expected, abs=0.00051)
+    best = max(record["evaluations"], key=lambda row: row["truth"])
+    assert best["step"] == record["best_step"] == 40
+    gaps = [row["judge"] - row["truth"] for row in record["evaluations"]]
+    stopped = next(i for i, gap in enumerate(gaps) if gap - gaps[0] > 0.1)
+    assert record["evaluations"][stopped]["step"] == 50
