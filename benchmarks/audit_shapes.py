@@ -1,14 +1,16 @@
 """What does `rewards audit` find about the shipped judges, and does a policy that is trained on them find the same?
 
     python benchmarks/audit_shapes.py                                       # about 10 minutes on one free core
-    python benchmarks/audit_shapes.py --runs shapes-rater=runs/harmonic_seeds/grpo-0,... tests/fixtures/old_rater=...
+    python benchmarks/audit_shapes.py --parts --drawn runs/tifa_training/hard-0 runs/tifa_training/soft-0
+    python benchmarks/audit_shapes.py --parts --runs shapes-rater=runs/harmonic_seeds/grpo-0,... # RATER=FOLDER,FOLDER
 
 Texts: 600 held-out scenes, each with its full true caption, by `shapes-rater` and the rater before it; pairs that the
 truth finds no worse take no part. Pictures: 200 held-out scenes drawn, by TIFA with `shapes-vqa` (hard and soft), with
 the truth about pictures. Speed: 200 pictures with about 40 variants each, in seconds of CPU. Correlation: Spearman over
 kinds of claims, between the share of false details that the audit finds accepted and what GRPO makes false more often
 (folders of `benchmarks/harmonic_seeds.py`, evaluated by the truth), with its exact permutation p-value: five kinds have
-120 orders.
+120 orders. Models that draw (folders of `benchmarks/tifa_training.py` or any other run): what the pictures that a run
+kept show, by the truth that counts surplus objects.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from rewards.audit.texts import audit_texts
 from rewards.audit.variants import TrueText
 from rewards.errors import exit_cleanly
 from rewards.runs.evaluations import EvaluationLog
+from rewards.runs.samples import read_samples
 from rewards.shapes.claims import claim_shares
 from rewards.shapes.datasets import caption_prompts, sample_scenes, scene_from_json, scene_to_json
 from rewards.shapes.language import describe
@@ -111,6 +114,18 @@ def exploited(record: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]
     return {"seeds": len(folders), "kinds": rows, "change_by_seed": by_seed, "correlation": found}
 
 
+def drawn(folder: Path) -> dict[str, dict[str, float]]:
+    """What the pictures that a run kept show, by the truth, before and after training."""
+    found = {}
+    for phase in ("before", "after"):
+        rows = [row for row in read_samples(folder) if row["phase"] == phase]
+        scores = PictureTruth().score([folder / row["image"] for row in rows], [row["prompt"] for row in rows])
+        means = dict(zip(scores.part_names, scores.parts.double().nanmean(0).tolist()))
+        found[phase] = {"pictures": len(rows), "without_surplus": means.pop("surplus"), **means}
+    print(f"\n{folder.name}: {json.dumps(found)}", flush=True)
+    return found
+
+
 def text_audits(scenes: int) -> dict[str, Any]:
     """Both raters on the same true captions."""
     records = {}
@@ -151,9 +166,10 @@ def main() -> None:
     parser.add_argument("--scenes", type=int, default=600)
     parser.add_argument("--pictures", type=int, default=200)
     parser.add_argument(
-        "--parts", nargs="+", default=["texts", "speed", "pictures"], help="the others stay as recorded"
+        "--parts", nargs="*", default=["texts", "speed", "pictures"], help="the others stay as recorded"
     )
     parser.add_argument("--runs", nargs="*", default=[], metavar="RATER=FOLDER,FOLDER", help="runs of GRPO by rater")
+    parser.add_argument("--drawn", nargs="*", default=[], type=Path, metavar="FOLDER", help="runs of models that draw")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     runs = [(name, folders.split(",")) for name, _, folders in (run.partition("=") for run in arguments.runs)]
@@ -173,6 +189,8 @@ def main() -> None:
         for name, folders in runs:
             found = exploited(record["texts"][name], list(map(Path, folders)))
             record["exploited"] = record.get("exploited", {}) | {name: found}
+        for folder in arguments.drawn:
+            record["drawn"] = record.get("drawn", {}) | {folder.name: drawn(folder)}
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(record, indent=1) + "\n")
 

@@ -31,6 +31,7 @@ from rewards.shapes.picture_truth import PictureTruth
 from rewards.shapes.prompts import question_store
 from rewards.shapes.render import render
 from rewards.tifa.matching import AnswerMatcher
+from rewards.tifa.vqascore import VQAScore
 
 EXACT = AnswerMatcher(None)
 
@@ -136,6 +137,12 @@ def test_the_gradient_finds_reward_within_its_bound_and_the_truth_does_not_rise(
     assert plain[16].after.value > plain[16].before + 0.05
     assert plain[16].after.value >= plain[2].after.value >= plain[2].before - 0.02
     assert len(found) == 8 and abs(plain[2].second.value) < 0.3
+
+
+def test_vqascore_is_audited_by_its_one_question():
+    found = audit_pictures(VQAScore(load_judge("shapes-vqa")), world(3)[1])
+    assert found.abstained == 0 and all(finding.by_part() == {} for finding in found.findings)
+    assert {finding.pairs for finding in found.findings if finding.kind in ("blank", "collage", "surplus")} <= {2, 3}
 
 
 def test_a_reward_without_a_gradient_is_refused():

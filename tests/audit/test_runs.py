@@ -1,6 +1,7 @@
 """What a run's outputs hold more of at its end: by the truth, by a second judge, by an audit's answers."""
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from rewards.audit.runs import answers_of_pictures, change_table, claims_of_texts, doubts_of_texts
@@ -78,3 +79,16 @@ def test_runs_that_cannot_be_told_of_are_refused(tmp_path):
     EvaluationLog(tmp_path).append(first)
     result = CliRunner().invoke(app, ["audit", "run", str(tmp_path)])
     assert result.exit_code != 0 and "1 evaluations" in str(result.exception)
+
+
+def test_command_on_a_run_whose_rows_carry_scenes(tmp_path):
+    source = {"source": "rewards.shapes.datasets:caption_prompts", "train": {"split": "train", "n": 1, "seed": 0}}
+    data = source | {"held_out": {"split": "test", "n": 6, "seed": 5}}
+    config = {"policy": {"path": "shapes-captioner"}, "data": data, "reward": {"judge": "shapes-rater"}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    for evaluation in ends():
+        EvaluationLog(tmp_path).append(evaluation)
+    result = CliRunner().invoke(app, ["audit", "run", str(tmp_path)])
+    assert result.exit_code == 0, result.output or result.exception
+    first = result.output.splitlines()[3].split()
+    assert first[:3] == ["background", "0.000", "1.000"] and first[-1] == "more"

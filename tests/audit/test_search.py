@@ -1,10 +1,15 @@
 """A policy without training finds what a reward of known faults pays for."""
 
+import json
+
 import pytest
+import yaml
 from PIL import Image
+from typer.testing import CliRunner
 
 from rewards.audit.search import search_texts
 from rewards.audit.variants import TrueText
+from rewards.cli.app import app
 from rewards.functions import FunctionReward
 
 TEXTS = ["a red dog on a white background", "two blue cats and a bird"]
@@ -66,3 +71,17 @@ def test_what_abstains_is_never_found():
 @pytest.mark.parametrize("budget", [1, 16])
 def test_small_budgets_still_find_a_neighbour(budget):
     assert search_texts(FunctionReward(longest), rows(), budget=budget).findings[0].pairs == 2
+
+
+def test_command(tmp_path):
+    for number, row in enumerate(rows()):
+        row.image.save(tmp_path / f"{number}.png")
+        with open(tmp_path / "rows.jsonl", "a") as file:
+            file.write(json.dumps({"image": f"{number}.png", "text": row.text}) + "\n")
+    home = "tests.audit.test_search"
+    config = tmp_path / "reward.yaml"
+    config.write_text(yaml.safe_dump({"reward": {"kind": "function", "function": f"{home}:longest"}}))
+    command = ["audit", "search", "--config", str(config), "--data", str(tmp_path / "rows.jsonl"), "--budget", "32"]
+    result = CliRunner().invoke(app, [*command, "--second", f"{home}:exact"])
+    assert result.exit_code == 0 and "hill climbing (100%)" in result.output, result.output
+    assert f"{TEXTS[1]}  ->  " in result.output
