@@ -5,12 +5,12 @@
     python benchmarks/audit_shapes.py --parts --runs shapes-rater=runs/harmonic_seeds/grpo-0,... # RATER=FOLDER,FOLDER
 
 Texts: 600 held-out scenes, each with its full true caption, by `shapes-rater` and the rater before it; pairs that the
-truth finds no worse take no part. Pictures: 200 held-out scenes drawn, by TIFA with `shapes-vqa` (hard and soft), with
-the truth about pictures. Speed: 200 pictures with about 40 variants each, in seconds of CPU. Correlation: Spearman over
-kinds of claims, between the share of false details that the audit finds accepted and what GRPO makes false more often
-(folders of `benchmarks/harmonic_seeds.py`, evaluated by the truth), with its exact permutation p-value: five kinds have
-120 orders. Models that draw (folders of `benchmarks/tifa_training.py` or any other run): what the pictures that a run
-kept show, by the truth that counts surplus objects.
+truth does not find worse take no part. Pictures: 200 held-out scenes drawn, by TIFA with `shapes-vqa` (hard and soft),
+with the truth about pictures. Speed: 200 pictures with all variants that the rules make of their texts, in seconds of
+CPU. Correlation: Spearman over kinds of claims, between the share of false details that the audit finds accepted and
+what GRPO makes false more often (folders of `benchmarks/harmonic_seeds.py`, evaluated by the truth), with its exact
+permutation p-value: five kinds have 120 orders. Models that draw (folders of `benchmarks/tifa_training.py` or any other
+run): what the pictures that a run kept show, by the truth that counts surplus objects.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def text_audits(scenes: int) -> dict[str, Any]:
 
 
 def speed() -> dict[str, Any]:
-    """200 pictures with about 40 variants each."""
+    """200 pictures with every variant of their texts."""
     rows, reward = world(200), HarmonicEval(load_judge("shapes-rater"))
     started = time.process_time()
     found = audit_texts(reward, rows, per_kind=12)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rewards.audit.variants import TrueText
 from rewards.errors import InputError
+from rewards.images import to_pil
 from rewards.jobs.sources import open_source
 
 
@@ -20,7 +21,7 @@ def read_true_texts(path: Path, limit: int | None = None) -> list[TrueText]:
         limit: rows taken from the start.
 
     Raises:
-        InputError: a row without picture or text, by its place in the file.
+        InputError: a row without a picture that can be read, or without text, by its place in the file.
     """
     source = open_source(path)
     scanned = list(islice(source.scan(None, required=False), limit))
@@ -39,5 +40,9 @@ def read_true_texts(path: Path, limit: int | None = None) -> list[TrueText]:
         if isinstance(image, str) and not Path(image).is_absolute():
             image = str(path.parent / image)
         others = {name: value for name, value in row.items() if name not in ("image", "text", "prompt", "cluster")}
-        found.append(TrueText(image, text, None if cluster is None else str(cluster), others))
+        try:
+            picture = to_pil(image)  # as trainers hand pictures to a function of the user's own
+        except (InputError, OSError) as error:
+            raise InputError(f"{path}, line {place.line}: {error}") from error
+        found.append(TrueText(picture, text, None if cluster is None else str(cluster), others))
     return found

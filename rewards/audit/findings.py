@@ -72,7 +72,7 @@ class Finding:
 
     @property
     def spared(self) -> int:
-        """Number of judged pairs that take no part, because the second judge finds the variant no worse."""
+        """Number of judged pairs that take no part, because the second judge does not find the variant worse."""
         return int(np.isfinite((self.truth - self.variant)[~self.worse, 0]).sum())
 
     @cached_property
@@ -158,7 +158,7 @@ class Findings:
         header = ["kind", "family", "pairs", "accepted [95%]", "drop", *parts]
         note = f"{self.rows} truths; {self.abstained} texts or pictures could not be judged"
         if self.second is not None:
-            note += "; pairs that the second judge finds no worse take no part"
+            note += "; pairs that the second judge does not find worse take no part"
         return Table(f"What {self.reward} accepts", header, rows, note)
 
     def prior(self) -> Table | None:

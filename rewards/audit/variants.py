@@ -90,14 +90,15 @@ def judge_variants(
         rows: true texts; two at least, of different pictures.
         make: the variants of a row by its number; the same ones whenever it is called.
         settings: what the variants depend on beside the rows, for the record.
-        second: a judge who knows better, or the truth: a variant that it does not score lower takes no part.
+        second: a judge who knows better, or the truth: a variant that it does not score lower takes no part, nor
+            one that it cannot judge.
         batch_size: how many are handed to the reward at a time.
 
     Returns:
         A finding for each kind.
 
     Raises:
-        InputError: fewer than two rows.
+        InputError: fewer than two rows, or a judge that could judge nothing.
     """
     if len(rows) < 2:
         raise InputError(f"an audit compares pictures with each other: got {len(rows)} rows, at least 2 are needed")
@@ -121,6 +122,9 @@ def judge_variants(
                 found.append(_score(judge, rows, pending))
             pending = []
     tables = [Scores.concatenate(found) for found in scored]
+    for judge, table in zip(judges, tables, strict=True):
+        if table.abstained.all():  # which must not read as "nothing is accepted"
+            raise InputError(f"{judge.__name__} could judge nothing: {table.reasons[0]}")
     values = np.concatenate([tables[0].overall.double().numpy()[:, None], tables[0].parts.double().numpy()], axis=1)
     other = None if second is None else tables[1].overall.double().numpy()
     findings = []

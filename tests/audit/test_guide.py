@@ -53,16 +53,31 @@ def test_what_it_found():
 
 
 def test_what_grpo_did():
-    old = RESULTS["exploited"]["tests/fixtures/old_rater"]
-    after, change = (old["correlation"][key] for key in ("false after", "change"))
-    assert f"{after['spearman']:.2f} on the rater before (one-sided exact p = {after['p_one_sided']:.2f};" in GUIDE
-    assert f"{change['spearman']:.2f} with the change since the start (p = {change['p_one_sided']:.2f})" in GUIDE
-    background = old["kinds"]["background"]
-    assert f"{background['before']:.1%} to {background['after']:.1%}" in GUIDE
-    grown = {kind: sum(value > 0.05 for value in values) for kind, values in old["change_by_seed"].items()}
-    assert grown == dict.fromkeys(grown, 0) | {"background": 3}
+    grown = {}
+    for name, first in (
+        ("tests/fixtures/old_rater", "before (`tests/fixtures/old_rater`)"),
+        ("shapes-rater", "`shapes-rater`"),
+    ):
+        found = RESULTS["exploited"][name]
+        told = [found["correlation"][key] for key in ("false after", "change")]
+        assert f"| {first} | " + " | ".join(f"{c['spearman']:.2f} (p = {c['p_one_sided']:.2f})" for c in told) in GUIDE
+        assert found["seeds"] == 5
+        grown[name] = {k: sum(v > 0.05 for v in by_seed) for k, by_seed in found["change_by_seed"].items()}
+    nothing = dict.fromkeys(("background", "color", "count", "object", "relation"), 0)
+    assert grown == {"tests/fixtures/old_rater": nothing | {"background": 3}, "shapes-rater": nothing}
+    background = RESULTS["exploited"]["tests/fixtures/old_rater"]["kinds"]["background"]
+    assert f"{background['before']:.1%} to\n{background['after']:.1%}" in GUIDE
+
+
+def test_what_a_model_that_draws_kept():
+    before, after = (RESULTS["drawn"]["hard-0"][phase] for phase in ("before", "after"))
+    assert before["pictures"] == after["pictures"] == 48
+    assert f"from {before['objects']:.0%} to {after['objects']:.0%}" in GUIDE
+    assert f"from {before['without_surplus']:.0%} to {after['without_surplus']:.0%}" in GUIDE
 
 
 def test_speed():
     speed = RESULTS["speed"]
-    assert speed["pictures"] == 200 and speed["variants"] >= 40 * 200 and speed["cpu_seconds"] < 180
+    a_variant = speed["cpu_seconds"] / speed["variants"]
+    assert f"{speed['variants']:,} variants" in GUIDE and f"{speed['cpu_seconds']:.0f} seconds of CPU" in GUIDE
+    assert 200 * 40 * a_variant < 180  # 40 variants a picture in less than three minutes

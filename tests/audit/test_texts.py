@@ -95,6 +95,16 @@ def test_what_a_second_judge_finds_no_worse_takes_no_part():
     assert "background" not in {finding.kind for finding in found.unsafe()}
 
 
+def fails(completions, **columns):
+    raise RuntimeError("out of memory")
+
+
+@pytest.mark.parametrize(("reward", "second"), [(fails, None), (longest, FunctionReward(fails))])
+def test_a_judge_that_can_judge_nothing_is_no_clean_verdict(reward, second):
+    with pytest.raises(InputError, match=r"fails could judge nothing: .*out of memory"):
+        audit_texts(FunctionReward(reward), rows(), second=second)
+
+
 def test_one_picture_is_no_comparison():
     with pytest.raises(InputError, match="at least 2"):
         audit_texts(FunctionReward(longest), rows()[:1])
