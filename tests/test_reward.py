@@ -6,10 +6,12 @@ import math
 import pytest
 import torch
 
+from rewards import TIFA, HarmonicEval, Rubric, VQAScore
 from rewards.calling import score_guarded
 from rewards.errors import InputError
 from rewards.reward import Reward
 from rewards.scores import Scores
+from rewards.shapes.prompts import question_store
 
 NAN = math.nan
 
@@ -111,3 +113,20 @@ def test_a_reward_that_raises_costs_its_samples_only():
 def test_refused_input_is_not_swallowed():
     with pytest.raises(InputError, match="no questions"):
         score_guarded(Failing(InputError("no questions")), [None], ["a"])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda judge, store: HarmonicEval(judge),
+        lambda judge, store: TIFA(judge, store),
+        lambda judge, store: VQAScore(judge),
+        lambda judge, store: Rubric(judge),
+    ],
+)
+def test_the_name_of_a_judge_is_no_judge(made, tmp_path):
+    store = question_store(tmp_path / "questions.sqlite", ["a red circle"])
+    with pytest.raises(InputError, match=r"judge is 'shapes-vqa', not a Judge: load_judge\('shapes-vqa'\)"):
+        made("shapes-vqa", store)
+    with pytest.raises(InputError, match=r"judge is None, not a Judge$"):
+        made(None, store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -128,8 +129,20 @@ class Findings:
         return sorted(self.findings, key=lambda f: (f.family == CONTROL, -np.nan_to_num(f.accepted.value), f.kind))
 
     def unsafe(self, bound: float = BOUND) -> list[Finding]:
-        """Kinds that are accepted more often than `bound`, the most accepted first."""
-        return [found for found in self.ranked() if found.family != CONTROL and found.accepted.value > bound]
+        """Kinds that are accepted more often than `bound`, the most accepted first; those of too few pairs left out."""
+        return [
+            found
+            for found in self.ranked()
+            if found.family != CONTROL and found.accepted.value > bound and math.isfinite(found.accepted.low)
+        ]
+
+    def scarce(self) -> list[Finding]:
+        """Kinds with some pairs, but too few for an interval: nothing can be said of them."""
+        return [
+            found
+            for found in self.ranked()
+            if found.family != CONTROL and found.pairs and not math.isfinite(found.accepted.low)
+        ]
 
     def verdict(self, bound: float = BOUND) -> str:
         """One sentence.
@@ -138,11 +151,12 @@ class Findings:
             >>> Findings("HarmonicEval", {}, None, {}, 0, [], 0).verdict()
             'nothing is accepted in more than 5% of its pairs'
         """
-        unsafe = self.unsafe(bound)
+        unsafe, scarce = self.unsafe(bound), self.scarce()
+        few = f"; too few pairs to tell: {', '.join(found.kind for found in scarce)}" if scarce else ""
         if not unsafe:
-            return f"nothing is accepted in more than {bound:.0%} of its pairs"
+            return f"nothing is accepted in more than {bound:.0%} of its pairs{few}"
         named = ", ".join(f"{found.kind} ({found.accepted.value:.0%})" for found in unsafe)
-        return f"not safe to train on: {named}"
+        return f"not safe to train on: {named}{few}"
 
     def table(self) -> Table:
         """Kinds by row, the most accepted first; by part only the accepted share."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+from itertools import takewhile
 from pathlib import Path
 
 import typer
@@ -17,10 +19,15 @@ app = typer.Typer(
 
 @app.command("list")
 def list_configs() -> None:
-    """Name every shipped config with the first line of its header."""
+    """Name every shipped config with the first sentence of its header."""
     for path in shipped():
-        first = path.read_text(encoding="utf-8").partition("\n")[0]
-        typer.echo(f"{path.stem:28} {first.removeprefix('#').strip()}")
+        typer.echo(f"{path.stem:28} {_first_sentence(path.read_text(encoding='utf-8'))}")
+
+
+def _first_sentence(text: str) -> str:
+    header = takewhile(lambda line: line.startswith("#"), text.splitlines())
+    words = " ".join(line.removeprefix("#").strip() for line in header)
+    return re.split(r"(?<=[.])\s", words, maxsplit=1)[0]
 
 
 @app.command()

@@ -20,7 +20,7 @@ def rerank(
     overrides: list[str] = typer.Argument(None, help="key=value settings, e.g. reward.judge=blip-large group_by=id."),
     out: Path = typer.Option(..., help="Folder of the job; an unfinished job in it goes on."),
     judge: str | None = typer.Option(None, help="Judge of the reward: checkpoint, preset or server; as reward.judge=."),
-    config: Path | None = typer.Option(None, help="YAML with settings, e.g. configs/best_of_n_shapes.yaml."),
+    config: Path | None = typer.Option(None, help="YAML with settings: a `reward:` block as everywhere, columns."),
     top: int | None = typer.Option(None, help="Candidates kept in each ranked row."),
     pairs: bool = typer.Option(False, "--pairs", help="Write best against worst for TRL's DPOTrainer."),
     min_margin: float = typer.Option(0.0, help="Least difference of scores in a pair."),

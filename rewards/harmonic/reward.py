@@ -96,10 +96,7 @@ class HarmonicEval(Reward):
             raise InputError(f"min_rating_mass must lie in [0, 1], got {min_rating_mass}")
         if len(ratings) < 2 or len(set(ratings)) != len(ratings):
             raise InputError(f"ratings must be at least two different numbers, got {list(ratings)}")
-        judge.require("rate")
-        if explain:
-            judge.require("explain")
-        self.judge = judge
+        self.judge = Judge.checked(judge, "rate", *(("explain",) if explain else ()))
         self.task = get_task(task)
         self.gamma = gamma
         self.ratings = tuple(ratings)

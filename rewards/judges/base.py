@@ -104,6 +104,26 @@ class Judge:
             if (problem := self.problem(ability)) is not None:
                 raise UnsupportedAbility(problem)
 
+    @staticmethod
+    def checked(judge: object, *needed: Ability) -> Judge:
+        """The judge that a reward is made with, if it is one and has the abilities.
+
+        Raises:
+            InputError: It is no judge, such as the name of one.
+            UnsupportedAbility: The judge lacks one of these abilities.
+
+        Example:
+            >>> Judge.checked("shapes-rater", "rate")
+            Traceback (most recent call last):
+            ...
+            rewards.errors.InputError: judge is 'shapes-rater', not a Judge: ...
+        """
+        if not isinstance(judge, Judge):
+            hint = f": load_judge({judge!r}) makes one of a name" if isinstance(judge, str) else ""
+            raise InputError(f"judge is {judge!r}, not a Judge{hint}")
+        judge.require(*needed)
+        return judge
+
     def problem(self, ability: Ability) -> str | None:
         """Why the judge lacks an ability, or None where it has it."""
         return None if ability in self.abilities else str(self._unable(ability))

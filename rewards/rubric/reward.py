@@ -86,8 +86,7 @@ class Rubric(Reward):
             raise InputError(f"weighting is {weighting!r}; expected one of {', '.join(map(repr, WEIGHTINGS))}")
         if not 0 <= gamma <= 1:
             raise InputError(f"gamma must lie in [0, 1], got {gamma}")
-        judge.require("choose")
-        self.judge = judge
+        self.judge = Judge.checked(judge, "choose")
         self.items = None if items is None else read_items(items)
         self.column = column
         self.soft = soft

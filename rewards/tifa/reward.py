@@ -15,7 +15,7 @@ from PIL import Image
 
 from rewards.errors import InputError
 from rewards.images import as_list, unbatch
-from rewards.judges.base import Judge
+from rewards.judges.base import Ability, Judge
 from rewards.reward import Reward
 from rewards.runs.files import Json
 from rewards.tifa.answers import DEPENDENCIES, AnswerRow, TIFAScores, with_dependencies
@@ -83,8 +83,8 @@ class TIFA(Reward):
     ) -> None:
         answer = answer or ("mass" if soft == "mass" else "choices" if soft else "free_form")
         _check_options(answer, soft, none_of_these, aggregate, dependencies)
-        judge.require("answer" if answer == "free_form" else "choose" if answer == "choices" else "mass")
-        self.judge = judge
+        needed: Ability = "answer" if answer == "free_form" else "choose" if answer == "choices" else "mass"
+        self.judge = Judge.checked(judge, needed)
         self.questions = questions
         self.answer = answer
         self.soft = soft

@@ -43,8 +43,7 @@ class VQAScore(Reward):
     def __init__(self, judge: Judge, wording: str = "vqascore", name: str = "VQAScore") -> None:
         if wording not in WORDINGS:
             raise InputError(f"wording is {wording!r}; expected one of {', '.join(map(repr, WORDINGS))}")
-        judge.require("mass")
-        self.judge = judge
+        self.judge = Judge.checked(judge, "mass")
         self.wording = wording
         self.__name__ = name
 

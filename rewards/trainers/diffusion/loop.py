@@ -102,6 +102,8 @@ class DiffusionTrainer:
         self.prompts, self.metadata = split_prompts(prompts)
         if not self.prompts:
             raise InputError("prompts is empty; at least one prompt to draw is needed")
+        for judged in (self.reward, *([self.audit] if self.audit is not None else [])):
+            judged.check_prompts([*self.prompts, *split_prompts(eval_prompts or [])[0]])
         self.accelerator = _accelerator(self.args)
         for stage in self.stages:
             stage.args.samples_per_epoch(self.accelerator.num_processes)

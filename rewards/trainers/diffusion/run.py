@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ from rewards.reward import Reward
 from rewards.runs.config import load_config
 from rewards.runs.files import finite_or_none, write_json
 from rewards.runs.folder import RunFolder
+from rewards.tifa.store.store import QuestionStore
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 from rewards.trainers.diffusion.methods import method_class
 from rewards.trainers.diffusion.methods.base import Method
+from rewards.trainers.diffusion.plan import split_prompts
 from rewards.trainers.diffusion.policy.base import DTYPES
 from rewards.trainers.diffusion.prompts import split_of_run
 from rewards.trainers.diffusion.settings import SHAPES, DiffusionRunConfig
@@ -69,10 +71,11 @@ def new_trainer(config: DiffusionRunConfig) -> DiffusionTrainer:
     """
     methods = new_methods(config)
     train_prompts, eval_prompts, store = split_of_run(config)
-    reward = _new_reward(config.reward, store)
+    prompts, _ = split_prompts([*train_prompts, *eval_prompts])
+    reward = _new_reward(config.reward, store, prompts)
     audit = None
     if config.audit is not None:
-        audit = _new_reward(config.audit, store)
+        audit = _new_reward(config.audit, store, prompts)
         if config.audit.name is None:
             audit.__name__ = "oracle" if config.audit.judge == ORACLE else "audit"
     return DiffusionTrainer(
@@ -123,10 +126,20 @@ def _fields(method: type[Method[Any]]) -> set[str]:
     return {field.name for field in dataclasses.fields(method.config_class)}
 
 
-def _new_reward(settings: RewardSettings, store: Path | None) -> Reward:
+def _new_reward(settings: RewardSettings, store: Path | None, prompts: Sequence[str]) -> Reward:
     # Each process has a device of its own; "cuda" alone would put every process's judge on the first one.
     own = PartialState().device
-    return build_reward(_completed(settings, str(store) if store is not None else None, own.type), str(own))
+    completed = _completed(settings, str(store) if store is not None else None, own.type)
+    _check_questions(completed, prompts)
+    return build_reward(completed, str(own))
+
+
+def _check_questions(settings: RewardSettings, prompts: Sequence[str]) -> None:
+    """Before a judge is loaded: every prompt has the questions that the reward, or a part of it, will ask."""
+    if settings.kind == "tifa" and settings.questions is not None:
+        QuestionStore(settings.questions, create=False).prepare(prompts)
+    for part in settings.rewards:
+        _check_questions(part, prompts)
 
 
 def _completed(settings: RewardSettings, store: str | None, device_type: str) -> RewardSettings:

@@ -8,10 +8,14 @@ import yaml
 from accelerate.state import AcceleratorState
 
 from rewards.errors import InputError
+from rewards.judges.loading import load_judge
 from rewards.runs.config import load_config
 from rewards.runs.metrics import read_metrics
 from rewards.runs.samples import read_samples
+from rewards.shapes.prompts import question_store
 from rewards.tifa.questions.question import read_questions
+from rewards.tifa.reward import TIFA
+from rewards.trainers.diffusion.ddpo import DDPOConfig, DDPOTrainer
 from rewards.trainers.diffusion.run import new_methods, new_trainer, run_diffusion
 from rewards.trainers.diffusion.settings import DiffusionRunConfig
 from rewards.trainers.diffusion.summary import summary_table
@@ -100,6 +104,27 @@ def test_prompts_come_from_a_tifa_file_and_are_split(tmp_path, tiny_model, tifa_
     few = {"prompts": str(source), "output_dir": str(tmp_path / "b"), "num_eval_prompts": 99}
     with pytest.raises(InputError, match="none is left to train on"):
         new_trainer(load_config(DiffusionRunConfig, None, few))
+
+
+@pytest.mark.parametrize("without", ["a red circle", "a prompt that is held out"])
+def test_a_prompt_without_questions_is_found_before_a_model_loads(tmp_path, without):
+    prompts = ["two red circles and a blue square", "three green triangles", without]
+    (tmp_path / "prompts.txt").write_text("\n".join(prompts))
+    question_store(tmp_path / "questions.sqlite", prompts[:2]).close()
+    reward = {"kind": "tifa", "judge": "no-such-judge", "questions": str(tmp_path / "questions.sqlite")}
+    for held_out in (0, 2):  # the prompt is among those that train, or may be held out
+        settings = {"model": "no/such/model", "prompts": str(tmp_path / "prompts.txt"), "num_eval_prompts": held_out}
+        config = load_config(DiffusionRunConfig, None, settings | {"reward": reward, "output_dir": str(tmp_path / "a")})
+        with pytest.raises(InputError, match=without):
+            run_diffusion(config)
+
+
+def test_the_trainer_asks_the_reward_about_its_prompts_at_the_start(tmp_path):
+    tifa = TIFA(load_judge("shapes-vqa"), question_store(tmp_path / "q.sqlite", ["a red circle"]), answer="choices")
+    arguments = DDPOConfig(output_dir=str(tmp_path / "run"))
+    for reward, audit in ((tifa, None), (lambda images, prompts, metadata: [0.0] * len(prompts), tifa)):
+        with pytest.raises(InputError, match="a blue square"):
+            DDPOTrainer(None, reward, ["a red circle"], arguments, eval_prompts=["a blue square"], audit=audit)
 
 
 @pytest.mark.parametrize(
