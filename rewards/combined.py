@@ -82,6 +82,11 @@ class Combined(Reward):
         self.judges = next((reward.judges for reward in self.rewards if reward.judges is not None), None)
         self.remembers = self._learns or any(reward.remembers for reward in self.rewards)
 
+    @property
+    def takes_tensors(self) -> bool:
+        """Where all parts do."""
+        return all(reward.takes_tensors for reward in self.rewards)
+
     def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[object]) -> Scores:
         """See :meth:`rewards.reward.Reward.score`: every reward scores every sample once."""
         return self._sum(self._each(images, texts, columns))

@@ -78,6 +78,11 @@ class Reward(ABC):
         return {}
 
     @property
+    def takes_tensors(self) -> bool:
+        """Whether pictures that are tensors on an accelerator may stay there; others get them on the CPU."""
+        return False
+
+    @property
     def elsewhere(self) -> bool:
         """Whether :meth:`score` mostly waits for a server; a sum of rewards then asks several at the same time."""
         return bool(getattr(getattr(self, "judge", None), "elsewhere", False))

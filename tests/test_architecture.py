@@ -20,7 +20,7 @@ LAYERS = (
     {"generation", "hosts", "humans", "jobs", "report"},
     {"audit"},
     {"trainers"},
-    {"rerank"},
+    {"preflight", "rerank"},
     {"demo"},
     {"cli"},
 )

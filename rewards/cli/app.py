@@ -6,6 +6,7 @@ import typer
 
 from rewards import __version__
 from rewards.cli.audit import app as audit
+from rewards.cli.check import check
 from rewards.cli.configs import app as configs
 from rewards.cli.curves import curves
 from rewards.cli.demo import demo
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(check)
 app.command()(curves)
 app.command()(rerank)
 app.command("best-of-n")(best_of_n)

@@ -73,6 +73,7 @@ class Judge:
         prompts: Prompt templates kept beside the weights (task -> criterion -> template), or None for ordinary judges.
         one_word: How :meth:`mass` is asked a question (GenEval 2's words; a VQA model takes the question alone).
         elsewhere: Whether a call mostly waits for a server, so that several judges may be asked at the same time.
+        takes_tensors: Whether pictures that are tensors on its device may stay there.
         load_again: Loads this judge again (or finds it resident) in another process: what a pickled reward carries.
     """
 
@@ -81,6 +82,7 @@ class Judge:
     prompts: Mapping[str, Mapping[str, str]] | None = None
     one_word = "{question} Answer in one word."
     elsewhere: bool = False
+    takes_tensors: bool = False
     load_again: Callable[[], Judge] | None = None
 
     @property

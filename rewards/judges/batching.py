@@ -135,6 +135,7 @@ class BatchingJudge(Judge):
             raise RewardsError("replicas of a judge must be the same judge: their identities differ")
         self.name, self.revision, self.prompts = first.name, first.revision, first.prompts
         self.one_word, self.elsewhere = first.one_word, first.elsewhere
+        self.takes_tensors = first.takes_tensors
         self.most_rows, self.most_waiting = most_rows, most_waiting
         self.counts = Counts()
         self._queue: deque[Call] = deque()

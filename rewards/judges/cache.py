@@ -46,6 +46,7 @@ class CachedJudge(Judge):
         self.path = str(path)
         self.name, self.revision, self.prompts = judge.name, judge.revision, judge.prompts
         self.one_word, self.elsewhere = judge.one_word, judge.elsewhere
+        self.takes_tensors = judge.takes_tensors
         self.hits = self.misses = 0
         self._open()
 

@@ -32,7 +32,8 @@ class LocalJudge(Judge):
         device: Default: this process's GPU (`LOCAL_RANK`), else the CPU.
         dtype: Default: float32 on the CPU, the checkpoint's own elsewhere.
         revision: Branch, tag or commit.
-        attn_implementation: As in `from_pretrained` (`"sdpa"`, `"eager"`, `"flash_attention_2"`).
+        attn_implementation: As in `from_pretrained` (`"sdpa"`, `"eager"`, `"flash_attention_2"`), or a tower each:
+            `{"vision_config": "flash_attention_2", "text_config": "sdpa"}`. Whole trees need sdpa in the text tower.
         quantization_config: As in `from_pretrained`, for example a `BitsAndBytesConfig`; passed through.
         compile: Run the forward passes through `torch.compile`.
         trust_remote_code: Run code that came with the checkpoint. Off unless asked for.
@@ -48,7 +49,7 @@ class LocalJudge(Judge):
         device: str | torch.device | None = None,
         dtype: str | torch.dtype | None = None,
         revision: str | None = None,
-        attn_implementation: str | None = None,
+        attn_implementation: str | dict[str, str] | None = None,
         quantization_config: Any = None,
         compile: bool = False,
         trust_remote_code: bool = False,

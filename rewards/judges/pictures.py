@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from PIL import Image
@@ -15,6 +15,9 @@ from rewards.images import FLOAT_TOLERANCE, MAX_PIXELS, Picture, channel_axis, h
 SMALLEST_SIDE = 28
 """Pictures with a shorter side are enlarged to it (pixels repeated): one patch of the usual encoders. Several
 processors crash below it or refuse the resulting aspect ratio."""
+
+_BLACK = ":0:0"
+"""How the key of a black picture on an accelerator ends."""
 
 
 def picture(image: object, index: int, *, keep_tensors: bool) -> Picture:
@@ -39,21 +42,34 @@ def read_picture(image: object, index: int, *, keep_tensors: bool) -> Picture:
     """As :func:`picture`, in the size that the user gave."""
     if isinstance(image, Picture):
         return image if keep_tensors or image.form == "pil" else Picture(to_pil(image, index), image.key)
-    if (
-        keep_tensors
-        and is_tensor(image)
-        and _has_bytes_or_floats(image)
-        and image.ndim == 3
-        and 3 in (image.shape[0], image.shape[-1])
-    ):
-        pixels = _eight_bits(image, f"image {index}")
-        return Picture(pixels, _tensor_key(pixels))
+    if keep_tensors and _stays(image):
+        (read,) = _read_tensors({index: image})
+        if isinstance(read, InputError):
+            raise read
+        return read
     rgb = to_pil(image, index)
     return Picture(rgb, hash_of_pixels(rgb.width, rgb.height, rgb.tobytes()))
 
 
-def _has_bytes_or_floats(image: torch.Tensor) -> bool:
-    return image.dtype == torch.uint8 or image.is_floating_point()
+def read_at_once(images: Sequence[object]) -> list[object]:
+    """The images, those on an accelerator as :class:`Picture` already: the host waits for it once, not once a picture.
+
+    What cannot be used stays as it is, for whoever says so.
+    """
+    there = {at: image for at, image in enumerate(images) if _stays(image) and image.device.type != "cpu"}
+    if len(there) < 2:
+        return list(images)
+    found = dict(zip(there, _read_tensors(there)))
+    return [found[at] if isinstance(found.get(at), Picture) else image for at, image in enumerate(images)]
+
+
+def is_black(read: Picture) -> bool:
+    """Whether every pixel of a picture is 0; does not wait for an accelerator."""
+    if isinstance(read.pixels, Image.Image):
+        return read.pixels.getextrema() == ((0, 0),) * 3
+    if read.pixels.device.type == "cpu":
+        return not bool(read.pixels.any())
+    return read.key.endswith(_BLACK)
 
 
 def pictures_of_rows(
@@ -68,10 +84,13 @@ def pictures_of_rows(
         keep_tensors: As in :func:`picture`.
         read: :func:`picture`, or :func:`read_picture` for one who hands the pictures on.
     """
+    distinct = {id(entry): entry for entry in images}
+    if keep_tensors:
+        distinct = dict(zip(distinct, read_at_once(list(distinct.values()))))
     seen: dict[int, tuple[Picture, ...] | InputError] = {}
     for index, entry in enumerate(images):
         if id(entry) not in seen:
-            seen[id(entry)] = _pictures_of(entry, index, keep_tensors, read)
+            seen[id(entry)] = _pictures_of(distinct[id(entry)], index, keep_tensors, read)
         yield seen[id(entry)]
 
 
@@ -95,9 +114,13 @@ def with_gradient(images: Sequence[object]) -> list[Picture]:
         if id(image) not in made:
             if not (isinstance(image, torch.Tensor) and image.ndim == 3 and image.shape[0] == 3):
                 raise InputError(f"image {index}: a gradient needs pictures as tensors (3, H, W) in [0, 1]")
-            pixels, source = _eight_bits(image, f"image {index}"), 255 * image.float()
+            (read,) = _read_tensors({index: image})
+            if isinstance(read, InputError):
+                raise read
+            assert isinstance(read.pixels, torch.Tensor)
             # Equal pictures stay two: each has a gradient of its own.
-            made[id(image)] = Picture(_enlarged_tensor(pixels), f"gradient {index}", _enlarged_tensor(source))
+            pixels, source = _enlarged_tensor(read.pixels), _enlarged_tensor(255 * image.float())
+            made[id(image)] = Picture(pixels, f"gradient {index}", source)
     return [made[id(image)] for image in images]
 
 
@@ -144,7 +167,40 @@ def _enlarged_tensor(pixels: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.interpolate(pixels[None], size=size, mode="nearest-exact")[0]
 
 
-def _eight_bits(image: torch.Tensor, name: str) -> torch.Tensor:
+def _stays(image: object) -> TypeGuard[torch.Tensor]:
+    """Whether an image may remain a tensor: bytes or floats in three channels."""
+    if not is_tensor(image) or image.ndim != 3 or 3 not in (image.shape[0], image.shape[-1]):
+        return False
+    return image.dtype == torch.uint8 or image.is_floating_point()
+
+
+def _read_tensors(images: Mapping[int, torch.Tensor]) -> list[Picture | InputError]:
+    """Pictures of tensors by their row; facts about those of one device come to the host in one copy."""
+    read: list[Picture | InputError] = []
+    waiting: dict[int, torch.Tensor] = {}
+    for at, (index, image) in enumerate(images.items()):
+        try:
+            pixels, extremes = _eight_bits(image, f"image {index}")
+        except InputError as error:
+            read.append(error)
+            continue
+        read.append(Picture(pixels, ""))
+        waiting[at] = torch.cat([extremes.double(), _sums(pixels).view(torch.float64)])
+    # The sums travel as the bits of doubles, so that one copy brings both.
+    facts = torch.stack(list(waiting.values())).cpu() if waiting else torch.empty(0, 4)
+    for at, (low, high), sums in zip(waiting, facts[:, :2].tolist(), facts[:, 2:].view(torch.int64).tolist()):
+        name, one = f"image {list(images)[at]}", read[at]
+        assert isinstance(one, Picture) and isinstance(one.pixels, torch.Tensor)
+        if not (low >= -FLOAT_TOLERANCE and high <= 1 + FLOAT_TOLERANCE):
+            problem = f"in [{low:.4g}, {high:.4g}]; expected [0, 1]" if low <= high else "with NaN"
+            read[at] = InputError(f"{name} is a float tensor {problem}")
+        else:
+            read[at] = Picture(one.pixels, _tensor_key(one.pixels, sums))
+    return read
+
+
+def _eight_bits(image: torch.Tensor, name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """A tensor as uint8 `(3, H, W)`, and the least and the greatest value it had: to be in [0, 1] where it is float."""
     image = image.detach()
     if image.numel() == 0:
         raise InputError(f"{name} is empty: shape {tuple(image.shape)}")
@@ -153,23 +209,28 @@ def _eight_bits(image: torch.Tensor, name: str) -> torch.Tensor:
     if image.shape[1] * image.shape[2] > MAX_PIXELS:
         raise InputError(f"{name} has shape {tuple(image.shape)}; the limit is {MAX_PIXELS:,} pixels")
     if image.dtype == torch.uint8:
-        return image.contiguous()
+        return image.contiguous(), torch.zeros(2, device=image.device)
     if not image.is_floating_point():
         raise InputError(f"{name} has dtype {image.dtype}; expected uint8 or float in [0, 1]")
     image = image.float()
-    low, high = torch.stack(image.aminmax()).tolist()  # one copy of two numbers; NaN and infinity show in them
-    if not (low >= -FLOAT_TOLERANCE and high <= 1 + FLOAT_TOLERANCE):
-        problem = f"in [{low:.4g}, {high:.4g}]; expected [0, 1]" if low <= high else "with NaN"
-        raise InputError(f"{name} is a float tensor {problem}")
-    return (image.clamp(0, 1) * 255).round().to(torch.uint8).contiguous()
+    extremes = torch.stack(image.aminmax())  # NaN and infinity show in them
+    return (image.nan_to_num().clamp(0, 1) * 255).round().to(torch.uint8).contiguous(), extremes
 
 
-def _tensor_key(pixels: torch.Tensor) -> str:
+def _sums(pixels: torch.Tensor) -> torch.Tensor:
+    """Two sums modulo 2^64 that only equal pixels of a size share, 0 for black ones; on the CPU pixels are hashed."""
+    if pixels.device.type == "cpu":
+        return torch.zeros(2, dtype=torch.int64)
+    place = torch.arange(1, 2 * pixels.numel() + 1, device=pixels.device)
+    # Odd factors as splitmix64 makes them; a picture's place in them is the same on every device.
+    factors = place * -7046029254386353131
+    factors = (factors ^ (factors >> 30)) * -4658895280553007687
+    factors = (factors ^ (factors >> 27)) * -7723592293110705685
+    return (pixels.flatten().long() * (factors | 1).view(2, -1)).sum(1)
+
+
+def _tensor_key(pixels: torch.Tensor, sums: Sequence[int]) -> str:
     height, width = pixels.shape[1:]
     if pixels.device.type == "cpu":
         return hash_of_pixels(width, height, pixels.permute(1, 2, 0).contiguous().numpy().tobytes())
-    flat = pixels.flatten().long() + 1
-    # Random odd 64-bit factors, the same for every picture of a size: sums modulo 2^64 that only equal pixels share.
-    generator = torch.Generator(device=pixels.device).manual_seed(0)
-    factors = torch.randint(-(2**62), 2**62, (2, flat.numel()), generator=generator, device=pixels.device)
-    return f"{width}x{height}:" + ":".join(str(value) for value in (flat * (2 * factors + 1)).sum(1).tolist())
+    return f"{width}x{height}:{sums[0]}:{sums[1]}"

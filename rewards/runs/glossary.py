@@ -110,6 +110,12 @@ METRICS: tuple[Metric, ...] = (
            "Texts cut off", "share", 0, 1),
     Metric("train/tokens", "Tokens seen so far.", unit="tokens", low=0),
     Metric("epoch", "Passes over the training data."),
+    Metric("time/sample", "Seconds spent drawing (or writing), by the host's clock.", unit="seconds", low=0),
+    Metric("time/judge", "Seconds spent judging, audits included; beside the drawing where a thread does it.",
+           unit="seconds", low=0),
+    Metric("time/wait", "Seconds in which nothing was drawn any more and scores were still to come.",
+           unit="seconds", low=0),
+    Metric("time/train", "Seconds spent on updates.", unit="seconds", low=0),
     Metric("time/*", "Seconds spent.", unit="seconds", low=0),
 )  # fmt: skip
 """In the order of the documentation; the charts follow it."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 import torch
-from PIL import Image
 
 from rewards.errors import InputError
+from rewards.images import Picture
 from rewards.judges.base import Judge
 from rewards.tifa.answers import AnswerRow
 from rewards.tifa.matching import AnswerMatcher
@@ -21,7 +21,7 @@ NONE_OF_THESE = "none of these"
 
 Asked = Sequence[tuple[int, Question]]
 """Rows of (position of the picture, question)."""
-Pictures = Sequence[Image.Image | torch.Tensor]
+Pictures = Sequence[Picture]
 
 
 def in_own_words(

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from PIL import Image
 
 from rewards.errors import InputError
-from rewards.images import as_list, unbatch
+from rewards.images import Picture, as_list, unbatch
 from rewards.judges.base import Ability, Judge
+from rewards.judges.pictures import read_at_once
 from rewards.reward import Reward
 from rewards.runs.files import Json
 from rewards.tifa.answers import DEPENDENCIES, AnswerRow, TIFAScores, with_dependencies
@@ -126,6 +126,11 @@ class TIFA(Reward):
         return hard
 
     @property
+    def takes_tensors(self) -> bool:
+        """As the judge."""
+        return self.judge.takes_tensors
+
+    @property
     def gradient_problem(self) -> str | None:
         """Soft TIFA of either kind has a gradient, as a mean over all questions, where its judge has one."""
         if not self.soft or self.aggregate == "all" or self.dependencies != "none":
@@ -181,8 +186,8 @@ class TIFA(Reward):
         asked = iter(self.questions.prepare(known))
         reasons: list[str | None] = [None] * len(pictures)
         rows: list[tuple[int, Question]] = []
-        loaded: dict[int, Image.Image | torch.Tensor] = {}
-        for index, (picture, prompt) in enumerate(zip(pictures, prompts, strict=True)):
+        loaded: dict[int, Picture] = {}
+        for index, (picture, prompt) in enumerate(zip(read_at_once(pictures), prompts, strict=True)):
             if prompt is None:
                 reasons[index] = f"image {index} has no prompt"
                 continue
@@ -213,9 +218,7 @@ class TIFA(Reward):
             scores.overall = soft_scores(rows, probabilities, len(pictures), self.aggregate)
         return scores
 
-    def _ask(
-        self, rows: Sequence[tuple[int, Question]], pictures: Sequence[Image.Image | torch.Tensor]
-    ) -> list[AnswerRow]:
+    def _ask(self, rows: Sequence[tuple[int, Question]], pictures: Sequence[Picture]) -> list[AnswerRow]:
         if not rows:
             return []
         if self.answer == "mass":

@@ -9,6 +9,7 @@ import torch
 from rewards.errors import InputError
 from rewards.images import unbatch
 from rewards.judges.base import Judge
+from rewards.judges.pictures import read_at_once
 from rewards.reward import Reward
 from rewards.runs.files import Json
 from rewards.scores import Scores
@@ -58,6 +59,11 @@ class VQAScore(Reward):
             "answers": list(forms),
         }
 
+    @property
+    def takes_tensors(self) -> bool:
+        """As the judge."""
+        return self.judge.takes_tensors
+
     def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[object]) -> Scores:
         """See :meth:`rewards.reward.Reward.score`; in [0, 1]."""
         return self._score(images, texts, grad=False)
@@ -79,7 +85,7 @@ class VQAScore(Reward):
             raise InputError(f"got {len(pictures)} images but {len(texts)} prompts; expected one a row")
         reasons: list[str | None] = [None] * len(texts)
         rows, usable = [], []
-        for row, (picture, text) in enumerate(zip(pictures, texts, strict=True)):
+        for row, (picture, text) in enumerate(zip(read_at_once(pictures), texts, strict=True)):
             if not isinstance(text, str) or not text.strip():
                 given = "no prompt" if text is None else f"the prompt {text!r}, which is no text"
                 reasons[row] = f"image {row} has {given}"

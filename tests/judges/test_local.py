@@ -131,3 +131,13 @@ def test_explanations_follow_the_rating(tiny_judge, monkeypatch):
         together = judge.explain(images, prompts, ["4", "2", "1"])
         assert together[2] is None
         assert together[:2] == [judge.explain([images[at]], [prompts[at]], [["4", "2"][at]])[0] for at in range(2)]
+
+
+def test_towers_may_attend_in_different_ways(tiny_judge):
+    judge = tiny_judge("qwen2_5_vl", attn_implementation={"vision_config": "eager", "text_config": "sdpa"})
+    towers = judge.model.config.vision_config, judge.model.config.text_config
+    assert [tower._attn_implementation for tower in towers] == ["eager", "sdpa"]
+    assert judge.engine.text_model.packs
+    pictures, prompts = [tiny_models.picture(seed) for seed in range(3)], ["one", "two", "three"]
+    found = judge.rate(pictures, prompts).probabilities
+    assert torch.allclose(found, tiny_judge("qwen2_5_vl").rate(pictures, prompts).probabilities, atol=1e-5)

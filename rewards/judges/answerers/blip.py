@@ -82,7 +82,7 @@ class BlipJudge(VQAJudge):
             padding_side="right",
             return_tensors="pt",
         ).to(self.device)
-        self._seen.states, self._seen.owner = seen, asked.owner
+        self._seen.states, self._seen.counts = seen, asked.counts
         try:
             states = self.model.text_encoder(
                 input_ids=encoded["input_ids"],
@@ -92,15 +92,15 @@ class BlipJudge(VQAJudge):
                 ),  # its shape; see CrossOncePerPicture
             ).last_hidden_state
         finally:
-            self._seen.states = self._seen.owner = None
+            self._seen.states = self._seen.counts = None
         return states, encoded["attention_mask"]
 
 
 class Seen:
-    """The pictures of the batch at work: states `(P, T, D)`, and which of them each of Q rows is about."""
+    """The pictures of the batch at work: states `(P, T, D)`, and how many rows are about each of them, in order."""
 
     states: torch.Tensor | None = None
-    owner: torch.Tensor | None = None
+    counts: list[int] | None = None
 
 
 class CrossOncePerPicture(nn.Module):
@@ -116,9 +116,9 @@ class CrossOncePerPicture(nn.Module):
         self.seen = seen
 
     def forward(self, hidden_states: torch.Tensor, **options: Any) -> tuple[torch.Tensor, None]:
-        if self.seen.states is None or self.seen.owner is None:
+        if self.seen.states is None or self.seen.counts is None:
             return self.attention(hidden_states, **options)
-        counts = torch.bincount(self.seen.owner, minlength=len(self.seen.states)).tolist()
+        counts = self.seen.counts
         # Rows come picture by picture. Pictures with equally many questions go through together.
         if len(set(counts)) == 1:
             return self._attend(hidden_states, self.seen.states), None

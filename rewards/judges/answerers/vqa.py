@@ -33,13 +33,15 @@ class Asked(NamedTuple):
 
     Attributes:
         pixels: The image processor's tensors, `(P, ...)` on the device.
-        owner: `(Q,)` which picture each question is about.
+        owner: `(Q,)` which picture each question is about; questions come picture by picture.
+        counts: P, how many of the questions are about each picture: known here without waiting for the device.
         questions: Q texts, without control tokens.
         choices: Q lists of choices; empty lists where the answer is free.
     """
 
     pixels: dict[str, torch.Tensor]
     owner: torch.Tensor
+    counts: list[int]
     questions: list[str]
     choices: list[list[str]]
 
@@ -146,9 +148,11 @@ class VQAJudge(LocalJudge):
                 part = _whole_pictures(rows[done:], place, self.rows_a_batch)
                 used = list(dict.fromkeys(place[row] for row in part))
                 position = {at: number for number, at in enumerate(used)}
+                owner = [position[place[row]] for row in part]
                 asked = Asked(
                     {name: torch.cat([pictures[keys[at]][name] for at in used]) for name in pictures[keys[0]]},
-                    torch.tensor([position[place[row]] for row in part], device=self.device),
+                    torch.tensor(owner, device=self.device),
+                    [owner.count(at) for at in range(len(used))],
                     [self._plain(questions[row]) for row in part],
                     [[self._plain(choice) for choice in choices[row]] for row in part],
                 )
@@ -260,12 +264,13 @@ class ViltJudge(VQAJudge):
     def _choose(self, asked: Asked) -> list[torch.Tensor]:
         """A choice that is no label of the classifier has log-probability -inf: it cannot be this model's answer."""
         ids = {label.strip().lower(): index for index, label in self.model.config.id2label.items()}
-        scores = []
-        for row, offered in zip(self._log_probs(asked), asked.choices):
-            found = [ids.get(choice.strip().lower()) for choice in offered]
-            known = torch.tensor([at is not None for at in found], dtype=torch.bool, device=row.device)
-            scores.append(row[[at or 0 for at in found]].masked_fill(~known, -torch.inf))
-        return scores
+        log_probs = self._log_probs(asked)
+        impossible = log_probs.new_full((len(log_probs), 1), -torch.inf)
+        counts = [len(offered) for offered in asked.choices]
+        rows = [row for row, count in enumerate(counts) for _ in range(count)]
+        labels = [ids.get(choice.strip().lower(), -1) for offered in asked.choices for choice in offered]
+        at = torch.tensor([rows, labels], device=self.device)
+        return list(torch.cat([log_probs, impossible], dim=1)[at[0], at[1]].split(counts))
 
     def _distinct(self, spelled: Sequence[str]) -> Iterable[str]:
         """The classifier's answers know no case."""

@@ -49,7 +49,7 @@ class Engine:
         self.name = name
         self.encoder = encoder
         self.token_budget = token_budget
-        self.row_tokens = ROW_TOKENS.get(device.type, ROW_TOKENS_ELSEWHERE)
+        self.device = device
         self.rows = Rows(encoder, model)
         self.plain = Plain(model)
         self.text_model: TextModel | None = None
@@ -57,6 +57,11 @@ class Engine:
             self.text_model = TextModel(model, encoder.processor, device)
         else:
             self._say_plain(f"{model.config.model_type} is not among the tested architectures")
+
+    @property
+    def row_tokens(self) -> int:
+        """Longest tree that goes through as one row."""
+        return ROW_TOKENS.get(self.device.type, ROW_TOKENS_ELSEWHERE)
 
     def run(self, images: Sequence[object], asked: Sequence[Asked], task: Task[Result]) -> list[Result | Abstained]:
         """The result of each row, or why it has none.

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rewards.judges.decoders.inputs import sent
 from rewards.judges.decoders.prefix_tree import plan
 
 Integers = NDArray[np.int64]
@@ -118,6 +119,6 @@ def plant(trees: Sequence[Tree], device: torch.device | str) -> Forest:
     for at, tree in enumerate(trees):
         rows[:, at, : len(tree)] = tree.tokens, tree.depths, tree.owners, tree.parents
     kept = np.concatenate([tree.kept + at * longest for at, tree in enumerate(trees)])
-    moved = torch.from_numpy(np.concatenate([rows.ravel(), kept])).to(device, non_blocking=True)
+    moved = sent(torch.from_numpy(np.concatenate([rows.ravel(), kept])), device)
     tokens, depths, owners, parents = moved[: rows.size].view(rows.shape)
     return Forest(tokens, depths, owners, parents, moved[rows.size :])

@@ -42,6 +42,13 @@ class TextModel:
         self.text_config = model.config.get_text_config()
         layers = DynamicCache(config=self.text_config).layers
         self.holes_allowed = not any(getattr(layer, "is_sliding", False) for layer in layers)
+        # These towers cut patches by the pictures' sizes in every layer, and would wait for the device each time to
+        # read them: they get the sizes on the host. Flash attention takes them on the device.
+        attention = getattr(getattr(model.config, "vision_config", None), "_attn_implementation", None)
+        self._sizes_stay = model.config.model_type in ("qwen2_vl", "qwen2_5_vl") and attention in ("sdpa", "eager")
+        for part in model.modules() if self._sizes_stay else ():
+            if type(part).__name__.endswith("VisionRotaryEmbedding"):
+                part.register_forward_pre_hook(_to_its_device)
         self.packs = self.holes_allowed and self.text_config._attn_implementation in ("sdpa", "eager")
 
     def forward(
@@ -98,7 +105,7 @@ class TextModel:
             )
             found[:, at, : len(row)] = at_row[:, 0]
             following.append(int(at_row.max()) + 1)
-        return found.to(self.device, non_blocking=True), following
+        return sent(found, self.device), following
 
     def pictures(self, rows: Sequence[Sequence[int]], groups: Sequence[Group], longest: int) -> dict[str, torch.Tensor]:
         """The vision tower's inputs of several rows as one batch, on the device."""
@@ -106,7 +113,22 @@ class TextModel:
         if self._type_ids:
             kinds = [self.processor.create_mm_token_type_ids([list(row)])[0] for row in rows]
             together[self._type_ids] = torch.tensor([list(row) + [0] * (longest - len(row)) for row in kinds])
-        return {key: value.to(self.device, non_blocking=True) for key, value in together.items()}
+        return {
+            key: value if key == "image_grid_thw" and self._sizes_stay else sent(value, self.device)
+            for key, value in together.items()
+        }
+
+
+def sent(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+    """A tensor on its way to the device: the host goes on at once, for which a GPU needs it in pinned memory."""
+    if torch.device(device).type == "cuda" and torch.cuda.is_available() and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+def _to_its_device(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    device = next(module.buffers()).device
+    return tuple(value.to(device) if isinstance(value, torch.Tensor) else value for value in args)
 
 
 def stackable(group: Group) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -10,7 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from rewards.judges.decoders.forest import Tree
-from rewards.judges.decoders.inputs import TextModel
+from rewards.judges.decoders.inputs import TextModel, sent
 from rewards.judges.decoders.plain import Plain
 from rewards.judges.decoders.reading import log_probabilities, table
 from rewards.judges.decoders.rows import Asked, Group
@@ -82,7 +82,7 @@ class Read(Task[torch.Tensor]):
         else:
             hidden = SharedPrefix(model).hidden(batch.groups[0], token_budget)
         readings = [reading for group in batch.groups for reading in group.readings]
-        wanted = table(readings).to(hidden.device, non_blocking=True)
+        wanted = sent(table(readings), hidden.device)
         parts = zip(hidden.split(POSITIONS_AT_ONCE), wanted.split(POSITIONS_AT_ONCE))
         read = torch.cat([log_probabilities(model.logits(states), sets) for states, sets in parts])
         each = iter(read.split([reading.keep for reading in readings]))

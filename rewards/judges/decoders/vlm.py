@@ -66,6 +66,7 @@ class VLMJudge(LocalJudge):
         super().__init__(path, **options)
         self.prompting = Prompting(self.processor)
         encoder = Encoder(self.processor, self.prompting, self.device, self.model.dtype)
+        self.takes_tensors = encoder.takes_tensors
         self.engine = Engine(self.name, self.model, encoder, self.device, token_budget)
         self.tokenizer = self.processor.tokenizer
         self._stop_tokens = _stop_tokens(self.model, self.tokenizer)

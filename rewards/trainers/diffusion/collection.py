@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ class Drawn:
         audited: Those of the audit, in an epoch that is audited.
         prompt_rows: Index of the prompt of every picture of all processes.
         local: Global indices of this process's pictures.
+        seconds: By the host's clock: `sample` (drawing and decoding), `judge` (all judges, in whichever thread), `wait`
+            (nothing to draw any more, and scores still to come).
     """
 
     rollout: Rollout
@@ -37,6 +40,7 @@ class Drawn:
     audited: Judged | None
     prompt_rows: list[int]
     local: range
+    seconds: dict[str, float]
 
 
 class Collector:
@@ -65,6 +69,7 @@ class Collector:
         self.audit = audit
         self.accelerator = accelerator
         self.audit_freq = args.audit_freq
+        self._judging: list[float] = []
         self._executor = ThreadPoolExecutor(args.max_workers) if args.async_reward_computation else None
 
     def epoch(self, method: Method[Any], policy: Policy, epoch: int) -> Drawn:
@@ -77,6 +82,8 @@ class Collector:
         local = range(first, first + count // processes)
         audit = self.audit if self.audit_freq > 0 and epoch % self.audit_freq == 0 else None
         parts, scores, audits = [], [], []
+        self._judging = []
+        started = time.perf_counter()
         for start in range(local.start, local.stop, args.sample_batch_size):
             indices = range(start, start + args.sample_batch_size)
             prompts = [self.prompts[rows[index]] for index in indices]
@@ -87,16 +94,31 @@ class Collector:
             scores.append(self._submit(self.reward, images, prompts, metadata))
             if audit is not None:
                 audits.append(self._submit(audit, images, prompts, metadata))
+        busy = time.perf_counter() - started
         judged = Judged.concatenate([score.result() for score in scores])
         audited = None if audit is None else Judged.concatenate([score.result() for score in audits])
-        return Drawn(Rollout.concatenate(parts), judged, audited, rows, local)
+        judging = sum(self._judging)
+        seconds = {
+            "sample": busy if self._executor is not None else busy - judging,
+            "judge": judging,
+            "wait": time.perf_counter() - started - busy,
+        }
+        return Drawn(Rollout.concatenate(parts), judged, audited, rows, local, seconds)
 
     def _submit(
         self, reward: Reward, images: Tensor, prompts: Sequence[str], metadata: Sequence[Mapping[str, object]]
     ) -> Future[Judged]:
         """Score in a worker while the next batch is drawn, or at once."""
         if self._executor is not None:
-            return self._executor.submit(score_pictures, reward, images, prompts, metadata)
+            return self._executor.submit(self._score, reward, images, prompts, metadata)
         done: Future[Judged] = Future()
-        done.set_result(score_pictures(reward, images, prompts, metadata))
+        done.set_result(self._score(reward, images, prompts, metadata))
         return done
+
+    def _score(
+        self, reward: Reward, images: Tensor, prompts: Sequence[str], metadata: Sequence[Mapping[str, object]]
+    ) -> Judged:
+        begun = time.perf_counter()
+        judged = score_pictures(reward, images, prompts, metadata)
+        self._judging.append(time.perf_counter() - begun)
+        return judged

@@ -72,6 +72,8 @@ class DiffusionConfig:
             cost as much as the others and move little.
         train_kl_coefficient: Weight of the distance to the base model: None neither computes nor logs it, 0 only logs
             it.
+        train_kl_log_freq: With a weight of 0, epochs between those in which it is measured, on the pairs of their last
+            optimiser step: a pass of the base model for every pair would be paid for a number alone.
         train_ema_decay: Evaluate and save a moving average of the weights, `d * average + (1 - d) * weights` after
             every epoch, with this d in [0, 1); None takes the weights as they are.
         train_max_skipped_steps: An optimiser step whose loss or gradient is not finite is skipped on all processes and
@@ -155,6 +157,7 @@ class DiffusionConfig:
     train_adv_clip_max: float = 5.0
     train_adv_min: float = 0.0
     train_kl_coefficient: float | None = None
+    train_kl_log_freq: int = 10
     train_ema_decay: float | None = None
     train_max_skipped_steps: int = 10
     train_max_idle_epochs: int = 3
@@ -186,7 +189,8 @@ class DiffusionConfig:
             "num_checkpoint_limit lora_rank max_sequence_length sample_num_steps sample_batch_size "
             "sample_num_batches_per_epoch sample_num_images_per_prompt train_batch_size "
             "train_gradient_accumulation_steps train_num_inner_epochs max_workers eval_num_images_per_prompt "
-            "train_learning_rate train_adv_clip_max train_max_idle_epochs eval_batch_size eval_num_steps"
+            "train_learning_rate train_adv_clip_max train_max_idle_epochs train_kl_log_freq eval_batch_size "
+            "eval_num_steps"
         )
         not_negative = (
             "num_epochs save_freq eval_freq audit_freq num_logged_samples train_adv_min advantage_epsilon "

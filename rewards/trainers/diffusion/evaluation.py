@@ -110,7 +110,7 @@ def evaluate(
             audited.append(score_pictures(audit, images, prompts, metadata))
         for index, row, image in zip(indices, rows, images, strict=True):
             if row < data.num_pictures and index % data.images_per_prompt == 0:
-                pictures[row] = image
+                pictures[row] = image.cpu()
     scores = gather(Judged.concatenate(judged), mine, with_details=True).scores
     metrics = _metrics(reward, scores, "rewards", data)
     audit_scores = None
@@ -124,7 +124,7 @@ def evaluate(
 
 
 def draw_pictures(policy: Policy, prompts: Sequence[str], sampler: Sampler, noise: Noise) -> Tensor:
-    """Pictures (N, 3, H, W), float32 in [0, 1] on the CPU, without anything kept of how they came about."""
+    """Pictures (N, 3, H, W), float32 in [0, 1] on the policy's device, without anything kept of how they came about."""
     return policy.pictures(draw(policy, prompts, sampler, noise).final)
 
 

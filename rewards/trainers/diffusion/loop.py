@@ -187,7 +187,6 @@ class DiffusionTrainer:
 
     def _epoch(self, epoch: int) -> dict[str, float]:
         """Draw, score, normalise, update."""
-        started = time.perf_counter()
         args = self.method.args
         self.optimization.begin_epoch(rate := self.rates.at(epoch - self.stages.first_epoch(epoch)))
         self.method.begin_epoch(epoch)
@@ -212,7 +211,7 @@ class DiffusionTrainer:
         self.average.update()
         metrics |= self.optimization.metrics()
         metrics["train/learning_rate"] = rate
-        metrics["time/sample_and_score"] = sampled - started
+        metrics |= {f"time/{phase}": seconds for phase, seconds in drawn.seconds.items()}
         metrics["time/train"] = time.perf_counter() - sampled
         return metrics
 
@@ -283,7 +282,7 @@ class DiffusionTrainer:
             self.policy.stepper(
                 num_steps or args.eval_num_steps or args.sample_num_steps,
                 self.stages.at(0).evaluation_noise if eta is None else eta,
-            ),
+            ).to(self.policy.device),
             guidance_scale or args.eval_guidance_scale or args.sample_guidance_scale,
         )
         arguments = (self._eval_set, sampler, self.eval_reward, self.audit, self.accelerator)

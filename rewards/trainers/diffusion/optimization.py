@@ -123,22 +123,27 @@ class Optimization:
             RewardsError: Too many steps in a row were not finite.
         """
         mine = pairs[(pairs[:, 0] >= local.start) & (pairs[:, 0] < local.stop)]
-        finite = True
+        finite = torch.ones((), dtype=torch.bool, device=self.accelerator.device)
         for start in range(0, len(mine), self.args.train_batch_size):
             batch = mine[start : start + self.args.train_batch_size]
             losses = loss(torch.from_numpy(batch[:, 0] - local.start), torch.from_numpy(batch[:, 1].copy()))
-            finite &= bool(losses.isfinite().all())
+            finite &= losses.detach().isfinite().all().to(finite.device)
             self.accelerator.backward(losses.sum() / len(pairs))
         self._apply(finite)
 
-    def _apply(self, finite: bool) -> None:
-        """Sum, clip, step; skip on all processes where one has a loss or gradient that is not finite."""
+    def _apply(self, finite: Tensor) -> None:
+        """Sum, clip, step; skip on all processes where one has a loss or gradient that is not finite.
+
+        The host reads the device here, once, and nowhere else in an optimiser step (a loss scaler adds a read of its
+        own).
+        """
         accelerator = self.accelerator
         sum_gradients(self.parameters, accelerator)
         norm = accelerator.clip_grad_norm_(self.parameters, self.args.train_max_grad_norm)
-        size = float(norm) if norm is not None else 0.0
-        flag = torch.tensor([0.0 if finite and math.isfinite(size) else 1.0], device=accelerator.device)
-        skip = float(accelerator.reduce(flag, "sum")) > 0
+        norm = torch.zeros((), device=accelerator.device) if norm is None else norm
+        broken = accelerator.reduce((~(finite & norm.isfinite())).float(), "sum")
+        wrong, size = torch.stack([broken, norm.to(broken)]).tolist()
+        skip = wrong > 0
         if skip and accelerator.scaler is None:
             self.optimizer.zero_grad()
         else:  # a loss scaler skips by itself, and must be asked to, since that is how it finds its scale
@@ -202,24 +207,32 @@ class Totals:
     """
 
     def __init__(self, means: Sequence[str], peaks: Sequence[str] = ()) -> None:
-        self._sums = {name: [0.0, 0.0] for name in means}
-        self._peaks = dict.fromkeys(peaks, 0.0)
+        self._sums: dict[str, Tensor | None] = dict.fromkeys(means)
+        self._peaks: dict[str, Tensor | None] = dict.fromkeys(peaks)
 
-    def add(self, name: str, values: Tensor) -> None:
-        """Take further values of a mean."""
-        self._sums[name][0] += float(values.detach().sum())
-        self._sums[name][1] += values.numel()
+    def add(self, name: str, values: Tensor, among: Tensor | None = None) -> None:
+        """Take further values of a mean: all, or those that `among` marks. Nothing leaves the device."""
+        values = values.detach().double()
+        if among is not None:
+            values = torch.where(among, values, 0)
+        count = torch.full_like(values, 1) if among is None else among.double()
+        more, known = torch.stack([values.sum(), count.sum()]), self._sums[name]
+        self._sums[name] = more if known is None else known + more
 
     def peak(self, name: str, values: Tensor) -> None:
         """Take further values of a largest value."""
-        self._peaks[name] = max(self._peaks[name], float(values.detach().max()))
+        largest, known = values.detach().max(), self._peaks[name]
+        self._peaks[name] = largest if known is None else torch.maximum(known, largest)
 
     def metrics(self, accelerator: Accelerator) -> dict[str, float]:
         """The values over all processes; NaN for a mean of nothing. Every process must call this."""
-        sums = torch.tensor(list(self._sums.values()), dtype=torch.float64, device=accelerator.device)
-        peaks = torch.tensor([list(self._peaks.values())], dtype=torch.float32, device=accelerator.device)
+        device = accelerator.device
+        nothing = torch.zeros(2, dtype=torch.float64, device=device)
+        sums = torch.stack([nothing if one is None else one.to(nothing) for one in self._sums.values()])
+        zero = torch.zeros((), device=device)
+        peaks = [zero if one is None else one.to(zero) for one in self._peaks.values()]
         totals = accelerator.reduce(sums, "sum").tolist()
         metrics = {n: total / count if count else math.nan for n, (total, count) in zip(self._sums, totals)}
         if self._peaks:
-            metrics |= dict(zip(self._peaks, accelerator.gather(peaks).amax(dim=0).tolist()))
+            metrics |= dict(zip(self._peaks, accelerator.gather(torch.stack(peaks)[None]).amax(dim=0).tolist()))
         return metrics

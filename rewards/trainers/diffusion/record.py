@@ -21,7 +21,8 @@ MAY_CHANGE = frozenset(
     "run_name output_dir log_with tracker_project_name tracker_kwargs num_epochs save_freq num_checkpoint_limit resume "
     "overwrite gradient_checkpointing allow_tf32 sample_batch_size sample_num_batches_per_epoch train_batch_size "
     "train_gradient_accumulation_steps async_reward_computation max_workers max_failure_rate train_max_skipped_steps "
-    "train_max_idle_epochs eval_freq eval_batch_size num_logged_samples audit_before audit_freq audit_max_gap".split()
+    "train_max_idle_epochs eval_freq eval_batch_size num_logged_samples audit_before audit_freq audit_max_gap "
+    "train_kl_log_freq".split()
 )
 """Settings with which a resumed run may differ from what it was: its length, what it logs and saves, how it is spread
 over processes and memory, and when it stops. Batch sizes are among them because only their products matter

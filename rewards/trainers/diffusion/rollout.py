@@ -26,14 +26,15 @@ class Sampler:
         Args:
             policy: The model.
             latents: (N, C, H, W) float32.
-            steps: Index of each pair's step, (N,) int64 on the CPU, 0 = noisiest.
+            steps: Index of each pair's step, (N,) int64, 0 = noisiest.
             conditioning: N rows.
         """
         return self.stepper.step(self.predict(policy, latents, steps, conditioning), latents, steps)
 
     def predict(self, policy: Policy, latents: Tensor, steps: Tensor, conditioning: Conditioning) -> Tensor:
         """The network's guided prediction, (N, C, H, W); arguments as :meth:`step`."""
-        return policy.predict(latents, self.stepper.timesteps[steps], conditioning, self.guidance_scale)
+        timesteps = self.stepper.timesteps
+        return policy.predict(latents, timesteps[steps.to(timesteps.device)], conditioning, self.guidance_scale)
 
 
 @dataclass
@@ -91,7 +92,7 @@ def draw(
     latents = noise.draw().to(policy.device) * sampler.stepper.initial_scale
     states, log_probs = [], []
     for index in range(len(sampler.stepper)):
-        steps = torch.full((len(prompts),), index)
+        steps = torch.full((len(prompts),), index, device=policy.device)
         step = sampler.step(policy, latents, steps, conditioning)
         kept = keep_from is not None and index >= keep_from
         if kept:

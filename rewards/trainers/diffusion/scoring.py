@@ -69,18 +69,20 @@ def score_pictures(
 
     Args:
         reward: What judges.
-        images: (N, 3, H, W) float32 in [0, 1].
+        images: (N, 3, H, W) float32 in [0, 1], on any device.
         prompts: N texts.
         metadata: N mappings, which the reward gets as its column `metadata`.
     """
-    usable = usable_pictures(images)
-    rows = torch.nonzero(usable).flatten().tolist()
-    reasons = [None if ok else BROKEN for ok in usable.tolist()]
+    usable = usable_pictures(images).tolist()
+    rows = [row for row, ok in enumerate(usable) if ok]
+    reasons = [None if ok else BROKEN for ok in usable]
     broken = len(images) - len(rows)
     if not rows:
         return Judged(Scores.nothing([BROKEN] * len(images)), broken)
     try:
-        shown: Any = images[usable]  # a batched tensor is what functions of this field take
+        # A batched tensor is what functions of this field take.
+        kept = images if not broken else images[torch.tensor(rows, device=images.device)]
+        shown: Any = kept if reward.takes_tensors else kept.cpu()
         scores = score_guarded(reward, shown, [prompts[row] for row in rows], metadata=[metadata[row] for row in rows])
     except InputError as error:
         return Judged(Scores.nothing([str(error)] * len(images)), broken, refused=f"{reward.__name__}: {error}")

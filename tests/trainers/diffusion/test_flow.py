@@ -190,7 +190,7 @@ def test_ratio_is_one_before_the_first_update(tmp_path, dynamics, guidance):
 
 METHODS = {
     "awm": (AWM, {}),
-    "flow_grpo": (FlowGRPO, {"train_clip_range": 1e-2, "train_kl_coefficient": 0.0}),
+    "flow_grpo": (FlowGRPO, {"train_clip_range": 1e-2, "train_kl_coefficient": 0.0, "train_kl_log_freq": 1}),
     "ddpo": (DDPO, {"sample_eta": 0.7, "train_clip_range": 1e-2, "eval_eta": 0.0}),
     "nft": (NFT, {}),
     "reward_gradient": (RewardGradient, {"gradient_steps": 2}),

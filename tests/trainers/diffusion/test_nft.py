@@ -85,7 +85,9 @@ def test_policies_are_the_same_in_every_parametrisation(zero_snr):
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_first_update_starts_at_the_old_policy(tmp_path, pipeline):
-    trainer = new_trainer(tmp_path, pipeline, num_epochs=1, train_batch_size=8, train_kl_coefficient=0.0)
+    trainer = new_trainer(
+        tmp_path, pipeline, num_epochs=1, train_batch_size=8, train_kl_coefficient=0.0, train_kl_log_freq=1
+    )
     before = weights(trainer)
     metrics = trainer.train()
     assert metrics["train/optimizer_steps"] == 1 and metrics["train/pairs"] == 8 * 3

@@ -107,6 +107,7 @@ def test_every_mode_raises_the_reward(tmp_path, mode, pipeline):
         gradient_jitter=0.01,
         gradient_cutout=0.25,
         train_kl_coefficient=0.0,
+        train_kl_log_freq=1,
         eval_prompts=["a blue square", "a circle"],
         eval_num_images_per_prompt=8,
     )
@@ -121,7 +122,7 @@ def test_every_mode_raises_the_reward(tmp_path, mode, pipeline):
 def test_kl_holds_the_policy(tmp_path):
     moved = {}
     for coefficient in (0.0, 100.0):
-        options = {"num_epochs": 4, "train_kl_coefficient": coefficient}
+        options = {"num_epochs": 4, "train_kl_coefficient": coefficient, "train_kl_log_freq": 1}
         moved[coefficient] = new_trainer(tmp_path / str(coefficient), **options).train()["policy/kl"]
     assert moved[100.0] < 0.5 * moved[0.0]
 

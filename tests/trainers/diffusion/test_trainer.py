@@ -321,7 +321,9 @@ def test_metadata_reaches_the_reward(tmp_path):
 def test_kl_is_logged_and_its_penalty_holds_the_policy(tmp_path):
     distances = {}
     for coefficient in (0.0, 100.0):
-        trainer = new_trainer(tmp_path / str(coefficient), num_epochs=4, train_kl_coefficient=coefficient)
+        trainer = new_trainer(
+            tmp_path / str(coefficient), num_epochs=4, train_kl_coefficient=coefficient, train_kl_log_freq=1
+        )
         distances[coefficient] = trainer.train()["policy/kl"]
     assert distances[0.0] > 1e-4
     assert distances[100.0] < 0.5 * distances[0.0]
@@ -329,13 +331,15 @@ def test_kl_is_logged_and_its_penalty_holds_the_policy(tmp_path):
 
 
 def test_whole_unet_can_be_trained(tmp_path):
-    trainer = new_trainer(tmp_path, use_lora=False, train_learning_rate=1e-3, train_kl_coefficient=0.0)
+    trainer = new_trainer(
+        tmp_path, use_lora=False, train_learning_rate=1e-3, train_kl_coefficient=0.0, train_kl_log_freq=1
+    )
     metrics = trainer.train()
     assert metrics["policy/ratio_before_update"] == 1.0 and metrics["policy/kl"] > 0
     saved = UNet2DConditionModel.from_pretrained(tmp_path / "run" / "adapter" / "unet")
     for name, value in trainer.policy.network.state_dict().items():
         assert torch.equal(saved.state_dict()[name], value), name
-    same = {"use_lora": False, "train_learning_rate": 1e-3, "train_kl_coefficient": 0.0}
+    same = {"use_lora": False, "train_learning_rate": 1e-3, "train_kl_coefficient": 0.0, "train_kl_log_freq": 1}
     resumed = new_trainer(tmp_path, resume=True, num_epochs=2, **same)
     torch.testing.assert_close(weights(resumed), weights(trainer), atol=0, rtol=0)
 
@@ -349,7 +353,7 @@ def test_gradient_checkpointing_changes_nothing(tmp_path):
 
 
 def test_bfloat16_keeps_what_must_be_float32(tmp_path):
-    trainer = new_trainer(tmp_path, mixed_precision="bf16", train_kl_coefficient=0.0)
+    trainer = new_trainer(tmp_path, mixed_precision="bf16", train_kl_coefficient=0.0, train_kl_log_freq=1)
     metrics = trainer.train()
     assert trainer.policy.pipeline.vae.dtype == torch.float32
     assert {parameter.dtype for parameter in trainer.policy.parameters} == {torch.float32}

@@ -25,6 +25,7 @@ DEFAULTS = {
     "train_num_inner_epochs": 2,
     "train_learning_rate": 5e-3,
     "train_kl_coefficient": 0.0,
+    "train_kl_log_freq": 1,
     "eval_freq": 2,
     "save_freq": 1,
     "num_logged_samples": 2,

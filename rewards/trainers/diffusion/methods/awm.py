@@ -84,12 +84,15 @@ class AWM(Method[AWMConfig]):
         args, accelerator, policy = self.args, self.tools.accelerator, self.tools.policy
         weights = np.clip(batch.advantages, -args.train_adv_clip_max, args.train_adv_clip_max)
         old = [parameter.detach().clone() for parameter in policy.parameters]
-        totals = Totals((*MEANS, "policy/kl") if args.train_kl_coefficient is not None else MEANS)
+        totals = Totals((*MEANS, "policy/kl") if self.base_is_measured(batch.epoch) else MEANS)
         steps, trained, first = range(len(self.sampler.stepper)), 0, True
         for inner in range(args.train_num_inner_epochs):
             stream, fraction = f"{batch.epoch}/{inner}", args.train_timestep_fraction
-            for pairs in plan_pairs(weights, steps, args, accelerator.num_processes, stream, fraction):
-                loss = partial(self._losses, batch, weights, stream, None if first else old, totals)
+            plans = plan_pairs(weights, steps, args, accelerator.num_processes, stream, fraction)
+            for number, pairs in enumerate(plans, start=1):
+                last = inner + 1 == args.train_num_inner_epochs and number == len(plans)
+                measured = self.base_is_measured(batch.epoch, last)
+                loss = partial(self._losses, batch, weights, stream, None if first else old, measured, totals)
                 self.tools.optimization.step(pairs, batch.local, loss)
                 trained, first = trained + len(pairs), False
         now = [parameter.detach() for parameter in policy.parameters]
@@ -102,15 +105,18 @@ class AWM(Method[AWMConfig]):
         weights: np.ndarray,
         stream: str,
         old: Sequence[Tensor] | None,
+        measured: bool,
         totals: Totals,
         rows: Tensor,
         steps: Tensor,
     ) -> Tensor:
-        """Loss of each pair of a picture and a timestep, (P,); `old` is None before the first update."""
+        """Loss of each pair of a picture and a timestep, (P,); `old` is None before the first update; `measured`: with
+        the distance to the base model."""
         policy, sampler, args = self.tools.policy, self.sampler, self.args
         pair = noise_again(self, batch, stream, rows, steps)
+        steps = steps.to(policy.device)
         target = sampler.stepper.target(pair.clean, pair.noise, steps)
-        level = sampler.stepper.level(steps).to(policy.device)
+        level = sampler.stepper.level(steps)
 
         def predict() -> Tensor:
             return sampler.predict(policy, pair.noisy, steps, pair.conditioning).float()
@@ -135,12 +141,12 @@ class AWM(Method[AWMConfig]):
         distance = (prediction - average).square().mean(dim=(1, 2, 3))
         totals.add("policy/distance_to_average", distance)
         losses = losses + args.awm_average_coefficient * distance
-        if args.train_kl_coefficient is not None:
+        if measured:
             with torch.no_grad(), policy.base_model():
                 base = predict()
             distance = (prediction - base).square().mean(dim=(1, 2, 3))
             totals.add("policy/kl", distance)
-            losses = losses + args.train_kl_coefficient * distance
+            losses = losses + (args.train_kl_coefficient or 0.0) * distance
         return losses
 
     def state(self) -> dict[str, list[Tensor]]:

@@ -93,6 +93,17 @@ class Method(ABC, Generic[C]):
         """How random the sampler of evaluations is (DDIM's eta)."""
         return self.args.eval_eta or 0.0
 
+    def base_is_measured(self, epoch: int, last: bool = True) -> bool:
+        """Whether an optimiser step runs the base model too: for its weight, or once in a while for the log.
+
+        Args:
+            epoch: In the run.
+            last: Whether it is the epoch's last optimiser step.
+        """
+        if self.args.train_kl_coefficient == 0:
+            return last and epoch % self.args.train_kl_log_freq == 0
+        return self.args.train_kl_coefficient is not None
+
     def new_stepper(self, policy: Policy) -> Stepper:
         """The sampler of the training pictures: the pipeline's deterministic one, unless a method needs densities."""
         return policy.stepper(self.args.sample_num_steps, 0.0)
@@ -104,7 +115,7 @@ class Method(ABC, Generic[C]):
             InputError: The pipeline or the reward does not fit the method.
         """
         self.tools = tools
-        self.sampler = Sampler(self.new_stepper(tools.policy), self.args.sample_guidance_scale)
+        self.sampler = Sampler(self.new_stepper(tools.policy).to(tools.policy.device), self.args.sample_guidance_scale)
 
     def begin_epoch(self, epoch: int) -> None:
         """Called before an epoch's pictures are drawn."""

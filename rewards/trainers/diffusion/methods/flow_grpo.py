@@ -94,7 +94,8 @@ class FlowGRPO(PolicyGradient[FlowGRPOConfig]):
 
     def begin_epoch(self, epoch: int) -> None:
         """Move the window."""
-        self.sampler = Sampler(self._stepper_of(self.tools.policy, epoch), self.args.sample_guidance_scale)
+        policy = self.tools.policy
+        self.sampler = Sampler(self._stepper_of(policy, epoch).to(policy.device), self.args.sample_guidance_scale)
 
     def _stepper_of(self, policy: Policy, epoch: int) -> Flow:
         if not isinstance(policy, TransformerPolicy):

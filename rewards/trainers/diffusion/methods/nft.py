@@ -88,14 +88,16 @@ class NFT(Method[NFTConfig]):
         args, accelerator = self.args, self.tools.accelerator
         clip = args.train_adv_clip_max
         optimality = torch.as_tensor(batch.advantages / clip / 2 + 0.5).float().clamp(0, 1)
-        totals = Totals((*MEANS, "policy/kl") if args.train_kl_coefficient is not None else MEANS)
+        totals = Totals((*MEANS, "policy/kl") if self.base_is_measured(batch.epoch) else MEANS)
         steps, trained = range(len(self.sampler.stepper)), 0
         for inner in range(args.train_num_inner_epochs):
             stream = f"{batch.epoch}/{inner}"
             fraction = args.train_timestep_fraction
             plans = plan_pairs(batch.advantages, steps, args, accelerator.num_processes, stream, fraction)
-            for pairs in plans:
-                loss = partial(self._losses, batch, optimality, stream, totals)
+            for number, pairs in enumerate(plans, start=1):
+                last = inner + 1 == args.train_num_inner_epochs and number == len(plans)
+                measured = self.base_is_measured(batch.epoch, last)
+                loss = partial(self._losses, batch, optimality, stream, measured, totals)
                 self.tools.optimization.step(pairs, batch.local, loss)
                 trained += len(pairs)
         decay = old_decay(args, self.tools.optimization.taken)
@@ -103,11 +105,19 @@ class NFT(Method[NFTConfig]):
         return {"train/pairs": trained, "policy/old_decay": decay} | totals.metrics(accelerator)
 
     def _losses(
-        self, batch: Batch, optimality: Tensor, stream: str, totals: Totals, rows: Tensor, steps: Tensor
+        self,
+        batch: Batch,
+        optimality: Tensor,
+        stream: str,
+        measured: bool,
+        totals: Totals,
+        rows: Tensor,
+        steps: Tensor,
     ) -> Tensor:
-        """Loss of each pair of a picture and a timestep, (P,)."""
+        """Loss of each pair of a picture and a timestep, (P,); `measured`: with the distance to the base model."""
         policy, sampler, args = self.tools.policy, self.sampler, self.args
         clean, _, noisy, conditioning = noise_again(self, batch, stream, rows, steps)
+        steps = steps.to(policy.device)
         weights = optimality[rows + batch.local.start].to(policy.device)
         with torch.no_grad(), policy.holding(self.old):  # before the pass with a gradient: it changes the weights
             old = sampler.predict(policy, noisy, steps, conditioning).float()
@@ -118,12 +128,12 @@ class NFT(Method[NFTConfig]):
         totals.add("train/loss", losses)
         totals.add("policy/distance_to_old", (new - old).square().mean(dim=(1, 2, 3)))
         totals.add("policy/prediction_norm", new.square().mean(dim=(1, 2, 3)).sqrt())
-        if args.train_kl_coefficient is not None:
+        if measured:
             with torch.no_grad(), policy.base_model():
                 base = sampler.predict(policy, noisy, steps, conditioning).float()
             distance = (new - base).square().mean(dim=(1, 2, 3))
             totals.add("policy/kl", distance)
-            losses = losses + args.train_kl_coefficient * distance
+            losses = losses + (args.train_kl_coefficient or 0.0) * distance
         return losses
 
     def state(self) -> dict[str, list[Tensor]]:

@@ -57,7 +57,7 @@ class PolicyGradient(Method[C]):
         """See :meth:`Method.update`."""
         args, accelerator = self.args, self.tools.accelerator
         weights = np.clip(batch.advantages, -args.train_adv_clip_max, args.train_adv_clip_max)
-        with_kl = args.train_kl_coefficient is not None
+        with_kl = self.base_is_measured(batch.epoch)
         totals = Totals((*MEANS, "policy/kl") if with_kl else MEANS, PEAKS)
         pairs_trained, first = 0, True
         for inner in range(args.train_num_inner_epochs):
@@ -65,24 +65,33 @@ class PolicyGradient(Method[C]):
             steps = self.steps(batch.epoch)
             every = bool(args.train_kl_coefficient)
             plans = plan_pairs(weights, steps, args, accelerator.num_processes, stream, self.timestep_fraction, every)
-            for pairs in plans:
-                loss = partial(self._losses, batch, weights, first, totals)
+            for number, pairs in enumerate(plans, start=1):
+                last = inner + 1 == args.train_num_inner_epochs and number == len(plans)
+                measured = self.base_is_measured(batch.epoch, last)
+                loss = partial(self._losses, batch, weights, first, measured, totals)
                 self.tools.optimization.step(pairs, batch.local, loss)
                 first, pairs_trained = False, pairs_trained + len(pairs)
         return {"train/pairs": pairs_trained} | totals.metrics(accelerator)
 
     def _losses(
-        self, batch: Batch, weights: np.ndarray, on_policy: bool, totals: Totals, rows: Tensor, steps: Tensor
+        self,
+        batch: Batch,
+        weights: np.ndarray,
+        on_policy: bool,
+        measured: bool,
+        totals: Totals,
+        rows: Tensor,
+        steps: Tensor,
     ) -> Tensor:
-        """Loss of each pair, (P,)."""
+        """Loss of each pair, (P,); `measured`: with the distance to the base model."""
         policy, rollout = self.tools.policy, batch.rollout
         assert rollout.latents is not None and rollout.log_probs is not None  # keep_steps
         advantages = torch.as_tensor(weights[rows.numpy() + batch.local.start], device=policy.device)
         rows, at = rows.to(policy.device), steps.to(policy.device)
         latents, following = rollout.latents[rows, at], rollout.latents[rows, at + 1]
         conditioning = rollout.conditioning.rows(rows)
-        stepper, prediction = self.sampler.stepper, self.sampler.predict(policy, latents, steps, conditioning)
-        step = stepper.step(prediction, latents, steps)
+        stepper, prediction = self.sampler.stepper, self.sampler.predict(policy, latents, at, conditioning)
+        step = stepper.step(prediction, latents, at)
         new, old = log_probability(following, step), rollout.log_probs[rows, at]
         if on_policy:
             # No update has happened since these samples were drawn, so the ratio is 1 by definition. The recorded
@@ -91,12 +100,12 @@ class PolicyGradient(Method[C]):
             old = new.detach()
         losses = self.surrogate(new - old, advantages, step, following)
         self._record(totals, (new - old).detach(), losses, on_policy)
-        if self.args.train_kl_coefficient is not None:
+        if measured:
             with torch.no_grad(), policy.base_model():
-                base = self.sampler.predict(policy, latents, steps, conditioning)
-            distance = self.distance(step, stepper.step(base, latents, steps), prediction, base)
+                base = self.sampler.predict(policy, latents, at, conditioning)
+            distance = self.distance(step, stepper.step(base, latents, at), prediction, base)
             totals.add("policy/kl", distance)
-            losses = losses + self.args.train_kl_coefficient * distance
+            losses = losses + (self.args.train_kl_coefficient or 0.0) * distance
         return losses
 
     def _record(self, totals: Totals, log_ratio: Tensor, losses: Tensor, on_policy: bool) -> None:

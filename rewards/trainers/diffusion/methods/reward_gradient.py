@@ -88,14 +88,17 @@ class RewardGradient(Method[RewardGradientConfig]):
     def update(self, batch: Batch) -> dict[str, float]:
         """See :meth:`Method.update`. Samples that could not be judged take no part."""
         args, accelerator = self.args, self.tools.accelerator
-        totals = Totals((*MEANS, "policy/kl") if args.train_kl_coefficient is not None else MEANS)
+        totals = Totals((*MEANS, "policy/kl") if self.base_is_measured(batch.epoch) else MEANS)
         samples = np.flatnonzero(np.isfinite(batch.rewards))
         for inner in range(args.train_num_inner_epochs):
             stream = f"{batch.epoch}/{inner}"
             pairs = np.stack([samples, np.zeros_like(samples)], axis=1)
-            for part in split_evenly(pairs, len(batch.rewards), args, accelerator.num_processes):
-                last = self._last_steps(stream, int(part[0, 0]))
-                loss = partial(self._losses, batch, stream, last, totals)
+            parts = split_evenly(pairs, len(batch.rewards), args, accelerator.num_processes)
+            for number, part in enumerate(parts, start=1):
+                measured = self.base_is_measured(
+                    batch.epoch, inner + 1 == args.train_num_inner_epochs and number == len(parts)
+                )
+                loss = partial(self._losses, batch, stream, self._last_steps(stream, int(part[0, 0])), measured, totals)
                 self.tools.optimization.step(part, batch.local, loss)
         return totals.metrics(accelerator)
 
@@ -106,25 +109,28 @@ class RewardGradient(Method[RewardGradientConfig]):
         rng = np.random.default_rng(derived_seed(self.args.seed, "last steps", stream, first))
         return int(rng.integers(1, self.args.gradient_steps + 1))
 
-    def _losses(self, batch: Batch, stream: str, last: int, totals: Totals, rows: Tensor, steps: Tensor) -> Tensor:
-        """Minus the reward of each sample, (P,); 0 where it could not be judged this time."""
+    def _losses(
+        self, batch: Batch, stream: str, last: int, measured: bool, totals: Totals, rows: Tensor, steps: Tensor
+    ) -> Tensor:
+        """Minus the reward of each sample, (P,); 0 where it could not be judged this time; `measured`: with the
+        distance to the base model."""
         policy, reward, args = self.tools.policy, self.tools.reward, self.args
-        latents, distance = self._end(batch.rollout, last, rows)
+        latents, distance = self._end(batch.rollout, last, measured, rows)
         images = self._disturbed(policy.decode(latents), [batch.local[row] for row in rows.tolist()], stream)
         metadata = [batch.metadata[row] for row in rows.tolist()]
         scores = reward.score_with_grad(images, [batch.prompts[row] for row in rows.tolist()], metadata=metadata)
         values = scores.overall.to(policy.device)
         judged = values.isfinite()
         losses = torch.where(judged, -values.nan_to_num(), torch.zeros_like(values))
-        totals.add("train/loss", losses[judged])
-        totals.add("train/soft_reward", values[judged])
+        totals.add("train/loss", losses, among=judged)
+        totals.add("train/soft_reward", values, among=judged)
         totals.add("train/steps_with_gradient", torch.full((len(rows),), 1.0 if args.gradient_mode == "refl" else last))
-        if args.train_kl_coefficient is not None:
+        if measured:
             totals.add("policy/kl", distance)
-            losses = losses + args.train_kl_coefficient * distance
+            losses = losses + (args.train_kl_coefficient or 0.0) * distance
         return losses
 
-    def _end(self, rollout: Rollout, last: int, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _end(self, rollout: Rollout, last: int, measured: bool, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The latents to judge, with a gradient, and the distance of the last state to the base model's."""
         assert rollout.latents is not None  # kept by draw
         policy, stepper = self.tools.policy, self.sampler.stepper
@@ -133,13 +139,13 @@ class RewardGradient(Method[RewardGradientConfig]):
         kept = rollout.latents.shape[1] - 1
         state = rollout.latents[at, kept - last]
         for index in range(len(stepper) - last, len(stepper)):
-            before, steps = state, torch.full((len(rows),), index)
+            before, steps = state, torch.full((len(rows),), index, device=policy.device)
             prediction = self.sampler.predict(policy, before, steps, conditioning)
             if self.args.gradient_mode == "refl":
                 state = stepper.clean(prediction, before, steps)
                 break
             state = stepper.step(prediction, before, steps).mean
-        if self.args.train_kl_coefficient is None:
+        if not measured:
             return state, torch.zeros(len(rows), device=policy.device)
         with torch.no_grad(), policy.base_model():
             base = self.sampler.predict(policy, before, steps, conditioning)

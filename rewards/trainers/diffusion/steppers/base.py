@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 
 class Gaussian(NamedTuple):
@@ -21,7 +23,7 @@ class Stepper(ABC):
     """T denoising steps of one sampler, noisiest first. All arithmetic is in float32, whatever the network's precision.
 
     Attributes:
-        timesteps: What the network is called with, (T,) on the CPU.
+        timesteps: What the network is called with, (T,).
         stochastic: Which steps have a density, (T,) bool on the CPU.
         initial_scale: Standard deviation of the noise that sampling starts from.
     """
@@ -33,6 +35,14 @@ class Stepper(ABC):
     def __len__(self) -> int:
         return len(self.timesteps)
 
+    def to(self, device: torch.device) -> Self:
+        """The same steps with their schedule on a device, where a step then needs nothing of the host."""
+        moved = copy.copy(self)
+        for name, value in vars(self).items():
+            if name != "stochastic":
+                setattr(moved, name, tree_map_only(Tensor, lambda tensor: tensor.to(device), value))
+        return moved
+
     @abstractmethod
     def step(self, prediction: Tensor, latents: Tensor, steps: Tensor) -> Gaussian:
         """p(next state | latents) for N pairs of a state and a step.
@@ -40,7 +50,7 @@ class Stepper(ABC):
         Args:
             prediction: Output of the network, (N, C, H, W).
             latents: The states, (N, C, H, W).
-            steps: Index of each pair's step, (N,) int64 on the CPU.
+            steps: Index of each pair's step, (N,) int64 where the schedule is.
         """
 
     @abstractmethod
@@ -57,7 +67,7 @@ class Stepper(ABC):
 
     @abstractmethod
     def level(self, steps: Tensor) -> Tensor:
-        """Deviation of the noise at these steps, in [0, 1], (N,) float32 on the CPU."""
+        """Deviation of the noise at these steps, in [0, 1], (N,) float32 where the schedule is."""
 
 
 def log_probability(value: Tensor, step: Gaussian) -> Tensor:
@@ -101,4 +111,4 @@ def kl_divergence(policy: Gaussian, reference: Gaussian) -> Tensor:
 
 def coefficients(values: Tensor, steps: Tensor, like: Tensor) -> Tensor:
     """A schedule's values at some steps, (N, 1, 1, 1) on the device of `like`."""
-    return values[steps].to(like.device).view(-1, 1, 1, 1)
+    return values[steps.to(values.device)].to(like.device).view(-1, 1, 1, 1)

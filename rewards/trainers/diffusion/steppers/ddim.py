@@ -39,7 +39,8 @@ class DDIM(Stepper):
 
     def step(self, prediction: Tensor, latents: Tensor, steps: Tensor) -> Gaussian:
         """DDIM eq. 12; see :func:`ddim_step`."""
-        alpha, previous, sigma = (values[steps] for values in self.schedule[1:])
+        at = steps.to(self.timesteps.device)
+        alpha, previous, sigma = (values[at] for values in self.schedule[1:])
         return ddim_step(prediction, latents, alpha, previous, sigma, self.prediction_type, self.clip_range)
 
     def clean(self, prediction: Tensor, latents: Tensor, steps: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ class DDIM(Stepper):
 
     def level(self, steps: Tensor) -> Tensor:
         """sqrt(1 - alpha)."""
-        return (1 - self.schedule.alpha[steps]).sqrt()
+        return (1 - self.schedule.alpha[steps.to(self.timesteps.device)]).sqrt()
 
 
 class DDIMSchedule(NamedTuple):

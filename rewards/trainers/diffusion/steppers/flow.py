@@ -59,6 +59,8 @@ class Flow(Stepper):
         self.stochastic = torch.zeros(len(timesteps), dtype=torch.bool)
         if noise > 0:
             self.stochastic[list(chosen)] = True
+        self._noisy = self.stochastic.clone()
+        self._second_sigma = float(self.sigmas[1])
 
     def step(self, prediction: Tensor, latents: Tensor, steps: Tensor) -> Gaussian:
         """The Gaussian of the dynamics at stochastic steps, Euler's step with deviation 0 elsewhere."""
@@ -68,12 +70,12 @@ class Flow(Stepper):
         if self.noise == 0:
             return Gaussian(euler, torch.zeros_like(s))
         noisy = self._gaussian(velocity, latents, s, following)
-        random = self.stochastic[steps].to(latents.device).view(-1, 1, 1, 1)
+        random = coefficients(self._noisy, steps, latents)
         return Gaussian(torch.where(random, noisy.mean, euler), torch.where(random, noisy.std, torch.zeros_like(s)))
 
     def _gaussian(self, velocity: Tensor, latents: Tensor, s: Tensor, following: Tensor) -> Gaussian:
         if self.dynamics == "sde":
-            return flow_sde(velocity, latents, s, following, self.noise, float(self.sigmas[1]))
+            return flow_sde(velocity, latents, s, following, self.noise, self._second_sigma)
         return (dance_sde if self.dynamics == "dance" else cps)(velocity, latents, s, following, self.noise)
 
     def clean(self, prediction: Tensor, latents: Tensor, steps: Tensor) -> Tensor:
@@ -91,7 +93,7 @@ class Flow(Stepper):
 
     def level(self, steps: Tensor) -> Tensor:
         """s."""
-        return self.sigmas[steps]
+        return self.sigmas[steps.to(self.sigmas.device)]
 
 
 def flow_sde(
