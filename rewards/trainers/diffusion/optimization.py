@@ -134,8 +134,7 @@ class Optimization:
     def _apply(self, finite: Tensor) -> None:
         """Sum, clip, step; skip on all processes where one has a loss or gradient that is not finite.
 
-        The host reads the device here, once, and nowhere else in an optimiser step (a loss scaler adds a read of its
-        own).
+        The host reads loss and norm here together, once (a loss scaler adds a read of its own).
         """
         accelerator = self.accelerator
         sum_gradients(self.parameters, accelerator)
