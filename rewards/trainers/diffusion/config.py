@@ -50,13 +50,15 @@ class DiffusionConfig:
             projections; adding `conv1, conv2, proj_in, proj_out, ff.net.0.proj, ff.net.2` reaches convolutions and
             feed-forward layers.
 
+        resolution: Side of the (square) pictures in pixels; None takes the pipeline's usual one.
         sample_num_steps: Denoising steps.
-        sample_guidance_scale: Classifier-free guidance, in sampling and in training; 1 turns it off.
+        sample_guidance_scale: Classifier-free guidance, in sampling and in training; 1 turns it off. FLUX.1 is told the
+            number instead, as it was distilled to be.
         sample_batch_size: Pictures denoised at a time, a process.
         sample_num_batches_per_epoch: Batches sampled an epoch, a process.
         sample_num_images_per_prompt: Pictures of each prompt in an epoch.
         negative_prompts: The negative prompt under guidance.
-        max_sequence_length: Tokens that the prompt has for T5 (Stable Diffusion 3).
+        max_sequence_length: Tokens that a prompt has, at most (of Stable Diffusion 3 and FLUX: for T5).
 
         train_batch_size: Pairs of sample and step in one call of the network, a process.
         train_gradient_accumulation_steps: See above.
@@ -135,6 +137,7 @@ class DiffusionConfig:
     lora_alpha: float | None = None
     lora_target_modules: list[str] = field(default_factory=lambda: list(ATTENTION_MODULES))
 
+    resolution: int | None = None
     sample_num_steps: int = 50
     sample_guidance_scale: float = 5.0
     sample_batch_size: int = 8
@@ -190,7 +193,7 @@ class DiffusionConfig:
             "sample_num_batches_per_epoch sample_num_images_per_prompt train_batch_size "
             "train_gradient_accumulation_steps train_num_inner_epochs max_workers eval_num_images_per_prompt "
             "train_learning_rate train_adv_clip_max train_max_idle_epochs train_kl_log_freq eval_batch_size "
-            "eval_num_steps"
+            "eval_num_steps resolution"
         )
         not_negative = (
             "num_epochs save_freq eval_freq audit_freq num_logged_samples train_adv_min advantage_epsilon "

@@ -164,7 +164,9 @@ def write_model_card(folder: RunFolder, stages: Stages, policy: Policy, facts: C
         f"# {args.run_name or folder.path.name}\n",
         f"Fine-tuned with {', then '.join(names)} for {facts.step} epochs by rewards {__version__}.\n",
         f"## Use\n\n```python\n{code}\n```\n",
-        f"Sample as it was trained: {args.sample_num_steps} steps, guidance {args.sample_guidance_scale}.\n",
+        f"Sample as it was trained: {args.sample_num_steps} steps, guidance {args.sample_guidance_scale}"
+        + (f", {args.resolution} x {args.resolution} pixels" if args.resolution else "")
+        + ".\n",
         f"## Reward\n\n```yaml\n{_yaml(record)}```\n",
         f"Pictures that could not be judged, and took no part in the training: {_share(facts.failure_rate)}.\n",
         commands(args.output_dir, facts.processes),

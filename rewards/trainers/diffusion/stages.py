@@ -14,7 +14,8 @@ OF_THE_RUN = (
     "run_name seed output_dir log_with tracker_project_name tracker_kwargs save_freq num_checkpoint_limit "
     "resume overwrite mixed_precision allow_tf32 gradient_checkpointing use_lora lora_rank lora_alpha "
     "lora_target_modules train_ema_decay negative_prompts max_sequence_length async_reward_computation "
-    "max_workers max_failure_rate train_max_idle_epochs eval_freq eval_batch_size eval_num_images_per_prompt "
+    "resolution max_workers max_failure_rate train_max_idle_epochs eval_freq eval_batch_size "
+    "eval_num_images_per_prompt "
     "eval_num_steps eval_eta eval_guidance_scale num_logged_samples audit_freq audit_max_gap"
 ).split()
 """Settings that one run has once."""

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 
 from rewards.errors import InputError
 from rewards.runs.config import load_config
@@ -15,15 +14,11 @@ from rewards.trainers.diffusion.methods.nft import NFT, NFTConfig
 from rewards.trainers.diffusion.run import new_methods, run_diffusion
 from rewards.trainers.diffusion.settings import DiffusionRunConfig
 from tests.trainers.diffusion import unclipped
-from tests.trainers.diffusion.test_trainer import PIPELINES, PROMPTS, same_metrics, settings, weights
+from tests.trainers.diffusion.test_trainer import settings
 from tests.trainers.diffusion.tiny_diffusion import ZERO_SNR, redness, stable_diffusion
+from tests.trainers.diffusion.tiny_runs import PIPELINES, PROMPTS, same_metrics, weights
 
 REWARD = "reward={kind: function, function: 'tests.trainers.diffusion.tiny_diffusion:redness'}"
-
-
-@pytest.fixture(autouse=True)
-def fresh_accelerate_state():
-    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 def test_method_of_ones_own_is_a_file_of_under_40_lines_and_a_config(tmp_path):

@@ -1,42 +1,13 @@
 """DiffusionNFT: its loss against the reference's formulas, its policies in every parametrisation, whole runs."""
 
-import numpy as np
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 from diffusers import DDIMScheduler
 
-from rewards.runs.metrics import read_metrics
-from rewards.runs.summary import gains
-from rewards.trainers.diffusion.loop import DiffusionTrainer
-from rewards.trainers.diffusion.methods.nft import NFT, NFTConfig, implicit_policies, nft_loss
+from rewards.trainers.diffusion.methods.nft import implicit_policies, nft_loss
 from rewards.trainers.diffusion.steppers.ddim import DDIM
-from tests.trainers.diffusion.test_trainer import PIPELINES, PROMPTS, same_metrics, weights
 from tests.trainers.diffusion.tiny_diffusion import redness
-
-
-@pytest.fixture(autouse=True)
-def fresh_accelerate_state():
-    AcceleratorState._reset_state(reset_partial_state=True)
-
-
-def new_trainer(folder, pipeline="zero_snr", reward=redness, **changes):
-    values = {
-        "output_dir": str(folder / "run"),
-        "num_epochs": 2,
-        "sample_num_steps": 3,
-        "sample_batch_size": 8,
-        "sample_num_batches_per_epoch": 1,
-        "sample_num_images_per_prompt": 4,
-        "train_batch_size": 4,
-        "train_learning_rate": 5e-3,
-        "save_freq": 0,
-        "eval_freq": 0,
-    }
-    args = NFTConfig(**(values | changes))
-    return DiffusionTrainer(
-        PIPELINES[pipeline](), reward, PROMPTS, NFT(args), eval_prompts=["a blue square", "a circle"]
-    )
+from tests.trainers.diffusion.tiny_runs import PIPELINES, new_trainer, weights
 
 
 @pytest.mark.parametrize("beta", [1.0, 0.1])
@@ -85,9 +56,8 @@ def test_policies_are_the_same_in_every_parametrisation(zero_snr):
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_first_update_starts_at_the_old_policy(tmp_path, pipeline):
-    trainer = new_trainer(
-        tmp_path, pipeline, num_epochs=1, train_batch_size=8, train_kl_coefficient=0.0, train_kl_log_freq=1
-    )
+    options = {"train_batch_size": 8, "train_kl_coefficient": 0.0, "train_kl_log_freq": 1, "nft_old_decay": 0.001}
+    trainer = new_trainer(tmp_path, "nft", pipeline, num_epochs=1, **options)
     before = weights(trainer)
     metrics = trainer.train()
     assert metrics["train/optimizer_steps"] == 1 and metrics["train/pairs"] == 8 * 3
@@ -97,49 +67,11 @@ def test_first_update_starts_at_the_old_policy(tmp_path, pipeline):
     torch.testing.assert_close(old, 0.001 * before + 0.999 * weights(trainer), atol=1e-7, rtol=0)
 
 
-def test_a_simple_reward_is_learnt(tmp_path):
-    trainer = new_trainer(
-        tmp_path,
-        num_epochs=6,
-        sample_batch_size=32,
-        sample_num_images_per_prompt=8,
-        train_batch_size=16,
-        eval_num_images_per_prompt=16,
-        lora_target_modules=["to_q", "to_k", "to_v", "to_out.0", "proj_in", "proj_out", "conv1", "conv2"],
-    )
-    trainer.train()
-    gain = gains(*trainer.evaluation_log.ends())["overall"]
-    assert gain.gain > 0.004 and gain.low > 0.002
-
-
 def test_pictures_that_abstain_take_no_part(tmp_path):
     def some(images, prompts, metadata):
         values = redness(images, prompts)[0]
         values[::4] = float("nan")
         return values
 
-    metrics = new_trainer(tmp_path, reward=some, num_epochs=1, train_kl_coefficient=0.1).train()
+    metrics = new_trainer(tmp_path, "nft", reward=some, num_epochs=1, train_kl_coefficient=0.1).train()
     assert metrics["train/pairs"] == 6 * 3
-
-
-def test_resumed_run_equals_the_uninterrupted_one(tmp_path):
-    options = {"num_epochs": 4, "save_freq": 2, "nft_old_decay": 0.1}
-    whole = new_trainer(tmp_path / "whole", **options)
-    whole.train()
-    new_trainer(tmp_path / "cut", **(options | {"num_epochs": 2})).train()
-    resumed = new_trainer(tmp_path / "cut", resume=True, **options)
-    assert resumed.step == 2
-    resumed.train()
-    rows = [[r for r in read_metrics(tmp_path / n / "run") if "train/loss" in r] for n in ("whole", "cut")]
-    same_metrics(*rows, tolerance=1e-6)
-    torch.testing.assert_close(weights(whole), weights(resumed), atol=1e-7, rtol=0)
-
-
-def test_batches_change_nothing_but_rounding(tmp_path):
-    few = {"sample_batch_size": 4, "sample_num_batches_per_epoch": 2, "train_batch_size": 2}
-    rows = []
-    for name, changes in (("a", {}), ("b", few | {"train_gradient_accumulation_steps": 2})):
-        new_trainer(tmp_path / name, **changes).train()
-        rows.append(read_metrics(tmp_path / name / "run"))
-    same_metrics(*rows, tolerance=1e-4)
-    assert np.isfinite(rows[0][1]["train/loss"])

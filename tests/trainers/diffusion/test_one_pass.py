@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 
 from rewards import Question, QuestionStore
 from rewards.judges.base import Judge
@@ -30,11 +29,6 @@ class CountingJudge(Judge):
 
     def identity(self):
         return {"judge": "counting"}
-
-
-@pytest.fixture(autouse=True)
-def fresh_accelerate_state():
-    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 @pytest.fixture

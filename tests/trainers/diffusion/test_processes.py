@@ -14,7 +14,7 @@ import pytest
 
 from rewards.runs.folder import list_checkpoints
 from rewards.runs.metrics import read_metrics
-from tests.trainers.diffusion.test_trainer import same_metrics
+from tests.trainers.diffusion.tiny_runs import METHODS, same_metrics
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ def run(processes, options, kind="plain", method="ddpo"):
     assert code == 0, output[-3000:]
 
 
-@pytest.mark.parametrize(("processes", "method"), [(1, "ddpo"), (2, "ddpo"), (1, "nft"), (1, "reward_gradient")])
+@pytest.mark.parametrize(("processes", "method"), [(2, "ddpo"), *((1, method) for method in METHODS)])
 def test_killed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, processes, method):
     options = {"num_epochs": 6, "output_dir": str(tmp_path / "whole")}
     run(processes, options, method=method)
@@ -77,9 +77,7 @@ def test_killed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, processes
     same_metrics(read_metrics(tmp_path / "whole"), read_metrics(cut), 1e-6)
 
 
-@pytest.mark.parametrize(
-    ("kind", "method"), [("plain", "ddpo"), ("some_abstain", "ddpo"), ("plain", "nft"), ("plain", "reward_gradient")]
-)
+@pytest.mark.parametrize(("kind", "method"), [("some_abstain", "ddpo"), *(("plain", method) for method in METHODS)])
 def test_two_processes_equal_one_with_twice_the_batch(tmp_path, kind, method):
     one = {"num_epochs": 3, "output_dir": str(tmp_path / "one"), "sample_batch_size": 8, "train_batch_size": 4}
     run(1, one, kind, method)
@@ -108,7 +106,7 @@ def test_judge_that_dies_on_one_process_neither_hangs_nor_stops_the_other(tmp_pa
     assert code != 0 and "no questions for this prompt" in output
 
 
-@pytest.mark.parametrize("method", ["ddpo", "nft", "reward_gradient"])
+@pytest.mark.parametrize("method", METHODS)
 def test_step_that_is_not_finite_on_one_process_is_skipped_on_both(tmp_path, method):
     run(2, {"num_epochs": 2, "output_dir": str(tmp_path)}, "nan_on_rank_1", method)
     rows = [row for row in read_metrics(tmp_path) if "train/skipped_steps" in row]

@@ -2,45 +2,15 @@
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 
 from rewards.errors import InputError
-from rewards.reward import Reward
 from rewards.runs.metrics import read_metrics
 from rewards.runs.summary import gains
-from rewards.scores import Scores
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 from rewards.trainers.diffusion.methods.reward_gradient import RewardGradient, RewardGradientConfig, cut_out
 from rewards.trainers.diffusion.randomness import Noise
-from tests.trainers.diffusion.test_trainer import PIPELINES, PROMPTS, same_metrics, weights
 from tests.trainers.diffusion.tiny_diffusion import redness
-
-
-class Redness(Reward):
-    """Of the pixels themselves, so that its gradient is known."""
-
-    __name__ = "redness"
-    gradient_problem = None
-
-    def __init__(self, abstains_on=()):
-        self.abstains_on = abstains_on
-
-    def score(self, images, texts, /, **columns):
-        return self.score_with_grad(images, texts)
-
-    def score_with_grad(self, images, texts, /, **columns):
-        values = redness(images, texts)[0]
-        out = torch.tensor([text in self.abstains_on for text in texts])
-        values = torch.where(out, torch.nan, values)
-        return Scores(values, [f"not {text}" if stop else None for text, stop in zip(texts, out.tolist())])
-
-    def identity(self, texts=None):
-        return {"reward": "redness"}
-
-
-@pytest.fixture(autouse=True)
-def fresh_accelerate_state():
-    AcceleratorState._reset_state(reset_partial_state=True)
+from tests.trainers.diffusion.tiny_runs import PIPELINES, PROMPTS, Redness, weights
 
 
 def new_trainer(folder, pipeline="zero_snr", reward=None, eval_prompts=None, **changes):
@@ -138,17 +108,6 @@ def test_reward_without_a_gradient_is_refused_at_the_start(tmp_path):
         new_trainer(tmp_path, reward=redness)
     with pytest.raises(InputError, match="gradient_steps"):
         RewardGradientConfig(sample_num_steps=3, gradient_steps=4)
-
-
-def test_resumed_run_equals_the_uninterrupted_one(tmp_path):
-    options = {"num_epochs": 4, "save_freq": 2, "gradient_mode": "alignprop", "gradient_steps": 3}
-    whole = new_trainer(tmp_path / "whole", **options)
-    whole.train()
-    new_trainer(tmp_path / "cut", **(options | {"num_epochs": 2})).train()
-    resumed = new_trainer(tmp_path / "cut", resume=True, **options)
-    resumed.train()
-    same_metrics(*(read_metrics(tmp_path / name / "run") for name in ("whole", "cut")), tolerance=1e-6)
-    torch.testing.assert_close(weights(whole), weights(resumed), atol=1e-7, rtol=0)
 
 
 def test_cut_out_is_a_grey_square_of_the_stated_size():

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from accelerate.state import AcceleratorState
 
 from rewards.errors import InputError
 from rewards.judges.loading import load_judge
@@ -32,11 +31,6 @@ SMALL = {
     "trainer.sample_num_batches_per_epoch": 1,
     "trainer.num_logged_samples": 2,
 }
-
-
-@pytest.fixture(autouse=True)
-def fresh_accelerate_state():
-    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from accelerate.state import AcceleratorState
 from diffusers import EulerDiscreteScheduler, UNet2DConditionModel
 from safetensors.torch import load_file
 
@@ -28,15 +27,8 @@ from rewards.trainers.diffusion.prompts import split_of_run
 from rewards.trainers.diffusion.randomness import Noise, derived_seed
 from rewards.trainers.diffusion.rollout import Sampler, draw
 from rewards.trainers.diffusion.settings import DiffusionRunConfig
-from tests.trainers.diffusion.tiny_diffusion import ZERO_SNR, redness, stable_diffusion, stable_diffusion_xl
-
-PROMPTS = ["a red circle", "a green square", "a blue circle", "a circle on white background"]
-PIPELINES = {
-    "sd1": lambda: stable_diffusion(),
-    "sd2": lambda: stable_diffusion(prediction_type="v_prediction"),
-    "zero_snr": lambda: stable_diffusion(**ZERO_SNR),
-    "sdxl": stable_diffusion_xl,
-}
+from tests.trainers.diffusion.tiny_diffusion import ZERO_SNR, redness, stable_diffusion
+from tests.trainers.diffusion.tiny_runs import PIPELINES, PROMPTS, poison, same_metrics, weights
 
 
 def settings(folder, **changes):
@@ -62,27 +54,6 @@ def settings(folder, **changes):
 def new_trainer(folder, reward=redness, pipeline="zero_snr", eval_prompts=None, audit=None, **changes):
     made = PIPELINES[pipeline]() if isinstance(pipeline, str) else pipeline
     return DDPOTrainer(made, reward, PROMPTS, settings(folder, **changes), eval_prompts=eval_prompts, audit=audit)
-
-
-@pytest.fixture(autouse=True)
-def fresh_accelerate_state():
-    """Accelerate keeps one state a process, so that another precision could not be asked for."""
-    AcceleratorState._reset_state(reset_partial_state=True)
-
-
-def weights(trainer):
-    return torch.cat([p.detach().flatten().clone() for p in trainer.policy.parameters])
-
-
-def same_metrics(left, right, tolerance=0.0):
-    """Compares two lists of metric rows without what measures time."""
-    assert len(left) == len(right)
-    for a, b in zip(left, right):
-        assert a.keys() == b.keys()
-        for key in a.keys() - {"time"}:
-            if not key.startswith("time/"):
-                assert (a[key] is None) == (b[key] is None), key
-                assert a[key] is None or abs(a[key] - b[key]) <= tolerance, (key, a[key], b[key])
 
 
 def test_a_simple_reward_is_learnt(tmp_path):
@@ -577,34 +548,9 @@ def test_extended_run_goes_on_from_its_learning_rate(tmp_path, schedule):
     assert again.rates.at(5) == rates[5]
 
 
-def poisoned(trainer, calls):
-    """Make some of the network's predictions NaN."""
-    predict, count = trainer.policy.predict, [0]
-
-    def broken(*arguments):
-        out = predict(*arguments)
-        if torch.is_grad_enabled():
-            count[0] += 1
-            out = out * math.nan if count[0] in calls else out
-        return out
-
-    trainer.policy.predict = broken
-
-
-def test_step_that_is_not_finite_is_skipped_and_counted(tmp_path):
-    trainer = new_trainer(tmp_path, num_epochs=2, train_batch_size=2)
-    poisoned(trainer, calls={2})
-    trainer.train()
-    first, second = read_metrics(tmp_path / "run")
-    assert (first["train/skipped_steps"], first["train/optimizer_steps"]) == (1, 3)
-    assert (second["train/skipped_steps"], second["train/optimizer_steps"]) == (0, 4)
-    assert math.isfinite(second["train/loss"]) and bool(weights(trainer).isfinite().all())
-    assert new_trainer(tmp_path, resume=True, num_epochs=3, train_batch_size=2).train()["train/skipped_steps"] == 0
-
-
 def test_run_stops_where_no_step_is_finite(tmp_path):
     trainer = new_trainer(tmp_path, num_epochs=9, train_max_skipped_steps=3, save_freq=1)
-    poisoned(trainer, calls=range(1, 1000))
+    poison(trainer, calls=range(1, 1000))
     with pytest.raises(RewardsError, match="4 optimiser steps in a row"):
         trainer.train()
     assert bool(weights(trainer).isfinite().all())

@@ -7,13 +7,20 @@ from typing import Any
 import torch
 from diffusers import (
     AutoencoderKL,
+    AutoencoderKLQwenImage,
     DDIMScheduler,
     FlowMatchEulerDiscreteScheduler,
+    FluxPipeline,
+    FluxTransformer2DModel,
+    QwenImagePipeline,
+    QwenImageTransformer2DModel,
     SD3Transformer2DModel,
     StableDiffusion3Pipeline,
     StableDiffusionPipeline,
     StableDiffusionXLPipeline,
     UNet2DConditionModel,
+    ZImagePipeline,
+    ZImageTransformer2DModel,
 )
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
@@ -21,6 +28,10 @@ from transformers import (
     CLIPTextModel,
     CLIPTextModelWithProjection,
     PreTrainedTokenizerFast,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen3Config,
+    Qwen3Model,
     T5Config,
     T5EncoderModel,
 )
@@ -148,7 +159,6 @@ def stable_diffusion_3(seed: int = 0, shift: float = 3.0, **scheduler: Any) -> S
         pos_embed_max_size=4,
     )
     torch.nn.init.normal_(transformer.proj_out.weight, std=0.2)
-    t5 = T5Config(vocab_size=4 + len(WORDS), d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=2, dropout_rate=0.0)
     pipeline = StableDiffusion3Pipeline(
         transformer=transformer,
         scheduler=FlowMatchEulerDiscreteScheduler(shift=shift, **scheduler),
@@ -157,11 +167,130 @@ def stable_diffusion_3(seed: int = 0, shift: float = 3.0, **scheduler: Any) -> S
         tokenizer=tokenizer(),
         text_encoder_2=CLIPTextModelWithProjection(_text(projection_dim=8)),
         tokenizer_2=tokenizer(),
-        text_encoder_3=T5EncoderModel(t5),
+        text_encoder_3=T5EncoderModel(_t5()),
         tokenizer_3=tokenizer(),
     )
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
+
+
+def flux(seed: int = 0, guided: bool = True) -> FluxPipeline:
+    """FLUX.1-dev in miniature (schnell without `guided`): packed latents, a guidance that the network is told."""
+    torch.manual_seed(seed)
+    vae = _vae()
+    vae.register_to_config(shift_factor=0.1)
+    transformer = FluxTransformer2DModel(
+        in_channels=16,
+        num_layers=1,
+        num_single_layers=1,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=32,
+        pooled_projection_dim=16,
+        guidance_embeds=guided,
+        axes_dims_rope=(4, 6, 6),
+    )
+    torch.nn.init.normal_(transformer.proj_out.weight, std=0.2)
+    pipeline = FluxPipeline(
+        transformer=transformer,
+        scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=guided, base_image_seq_len=2),
+        vae=vae,
+        text_encoder=CLIPTextModel(_text()),
+        tokenizer=tokenizer(),
+        text_encoder_2=T5EncoderModel(_t5()),
+        tokenizer_2=tokenizer(),
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+CHAT = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+
+
+def z_image(seed: int = 0) -> ZImagePipeline:
+    """Z-Image in miniature: a chat model reads the prompts, which keep their lengths."""
+    torch.manual_seed(seed)
+    vae = _vae()
+    vae.register_to_config(shift_factor=0.1)
+    transformer = ZImageTransformer2DModel(
+        in_channels=4,
+        dim=32,
+        n_layers=1,
+        n_refiner_layers=1,
+        n_heads=2,
+        n_kv_heads=2,
+        cap_feat_dim=32,
+        axes_dims=[4, 6, 6],
+        axes_lens=[64, 16, 16],
+    )
+    words = tokenizer()
+    words.chat_template = CHAT
+    text = Qwen3Config(
+        vocab_size=4 + len(WORDS),
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=16,
+    )
+    pipeline = ZImagePipeline(
+        transformer=transformer,
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
+        vae=vae,
+        text_encoder=Qwen3Model(text),
+        tokenizer=words,
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def qwen_image(seed: int = 0) -> QwenImagePipeline:
+    """Qwen-Image in miniature: packed latents, prompts of their own length, an autoencoder of videos."""
+    torch.manual_seed(seed)
+    vae = AutoencoderKLQwenImage(
+        base_dim=8,
+        z_dim=4,
+        dim_mult=[1, 1],
+        num_res_blocks=1,
+        temperal_downsample=[False],
+        latents_mean=[0.1, -0.2, 0.3, 0.0],
+        latents_std=[1.1, 0.9, 1.0, 1.2],
+    )
+    transformer = QwenImageTransformer2DModel(
+        in_channels=16,
+        out_channels=4,
+        num_layers=2,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=32,
+        axes_dims_rope=(4, 6, 6),
+    )
+    torch.nn.init.normal_(transformer.proj_out.weight, std=0.2)
+    text = {
+        "vocab_size": 4 + len(WORDS), "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "num_key_value_heads": 2, "bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0,
+        "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0},
+    }  # fmt: skip
+    vision = {
+        "depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32,
+        "fullatt_block_indexes": [0],
+    }  # fmt: skip
+    words = tokenizer()
+    words.model_max_length = 256
+    pipeline = QwenImagePipeline(
+        transformer=transformer,
+        scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True, base_image_seq_len=2),
+        vae=vae,
+        text_encoder=Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(text_config=text, vision_config=vision)),
+        tokenizer=words,
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def _t5() -> T5Config:
+    return T5Config(vocab_size=4 + len(WORDS), d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=2, dropout_rate=0.0)
 
 
 def redness(images: torch.Tensor, prompts: list[str], metadata: Any = None) -> tuple[torch.Tensor, dict[str, float]]:

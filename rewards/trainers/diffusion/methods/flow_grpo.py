@@ -99,7 +99,9 @@ class FlowGRPO(PolicyGradient[FlowGRPOConfig]):
 
     def _stepper_of(self, policy: Policy, epoch: int) -> Flow:
         if not isinstance(policy, TransformerPolicy):
-            raise InputError("flow_grpo needs a pipeline of flow matching (Stable Diffusion 3); take ddpo for a UNet")
+            raise InputError(
+                "flow_grpo needs a pipeline of flow matching (Stable Diffusion 3, FLUX); take ddpo for a UNet"
+            )
         args = self.args
         schedule = policy.schedule(args.sample_num_steps)
         return Flow(*schedule, args.sample_noise_level, args.sample_dynamics, self.window(epoch))

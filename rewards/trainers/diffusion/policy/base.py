@@ -39,12 +39,20 @@ class Conditioning:
         negative_embeds: The negative prompt's, (N, L, D); None without guidance.
         pooled: Pooled prompt embeddings (SDXL, SD3), (N, P); None elsewhere.
         negative_pooled: The negative prompt's; None without guidance or elsewhere.
+        mask: Which of the L tokens a prompt has, (N, L), where prompts keep their lengths (Qwen-Image, Z-Image).
+        negative_mask: The negative prompt's; None without guidance or elsewhere.
     """
 
     embeds: Tensor
     negative_embeds: Tensor | None = None
     pooled: Tensor | None = None
     negative_pooled: Tensor | None = None
+    mask: Tensor | None = None
+    negative_mask: Tensor | None = None
+
+    def of(self, prompts: Sequence[str], unique: Sequence[str]) -> Conditioning:
+        """The rows of some prompts, where a row stands for each different one."""
+        return self.rows(torch.tensor([unique.index(prompt) for prompt in prompts], device=self.embeds.device))
 
     def rows(self, index: Tensor) -> Conditioning:
         """The conditioning of the samples `index`, (M,) int64."""
@@ -54,7 +62,7 @@ class Conditioning:
     def concatenate(parts: Sequence[Conditioning]) -> Conditioning:
         """The rows of several conditionings, one after the other."""
         columns = zip(*(part._tensors() for part in parts))
-        return Conditioning(*(None if c[0] is None else torch.cat(c) for c in columns))  # type: ignore[arg-type]
+        return Conditioning(*(None if c[0] is None else _as_long_as_the_longest(c) for c in columns))  # type: ignore[arg-type]
 
     def guided(self) -> tuple[Tensor, Tensor | None]:
         """Embeddings and pooled embeddings of both halves of a guided call, the negative prompt's first."""
@@ -66,7 +74,14 @@ class Conditioning:
         return torch.cat([self.negative_embeds, self.embeds]), pooled
 
     def _tensors(self) -> tuple[Tensor | None, ...]:
-        return self.embeds, self.negative_embeds, self.pooled, self.negative_pooled
+        first = (self.embeds, self.negative_embeds, self.pooled, self.negative_pooled)
+        return (*first, self.mask, self.negative_mask)
+
+
+def _as_long_as_the_longest(parts: Sequence[Tensor]) -> Tensor:
+    longest = max(part.shape[1] for part in parts)
+    after = [0, 0] * (parts[0].ndim - 2)
+    return torch.cat([torch.nn.functional.pad(part, [*after, 0, longest - part.shape[1]]) for part in parts])
 
 
 class Policy(ABC):
@@ -103,6 +118,7 @@ class Policy(ABC):
             network.float().requires_grad_(True)
         if args.gradient_checkpointing:
             network.enable_gradient_checkpointing()
+        self.latent_shape  # noqa: B018 - a resolution that cannot be drawn is refused now
 
     def _place(self) -> None:
         for name, module in self.pipeline.components.items():
@@ -114,8 +130,9 @@ class Policy(ABC):
                 if module.dtype != dtype:
                     module.to(dtype)
         # About a fifth faster convolutions on CPUs and tensor cores, with the same values.
-        self.network.to(memory_format=torch.channels_last)
-        self.pipeline.vae.to(memory_format=torch.channels_last)
+        for module in (self.network, self.pipeline.vae):
+            if all(parameter.ndim < 5 for parameter in module.parameters()):  # no videos
+                module.to(memory_format=torch.channels_last)
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -126,6 +143,20 @@ class Policy(ABC):
     @abstractmethod
     def latent_shape(self) -> tuple[int, int, int]:
         """(C, H, W) of one sample's latents."""
+
+    def latent_side(self, usual: int) -> int:
+        """Side of the latents that make pictures of `resolution` pixels; without one the pipeline's usual side.
+
+        Raises:
+            InputError: No whole number of 2 x 2 patches of latents makes such pictures.
+        """
+        if self.args.resolution is None:
+            return usual
+        side, rest = divmod(self.args.resolution, self.pipeline.vae_scale_factor)
+        if rest or side % 2:
+            step = 2 * self.pipeline.vae_scale_factor
+            raise InputError(f"resolution must be a multiple of {step} for this pipeline, got {self.args.resolution}")
+        return side
 
     @abstractmethod
     def stepper(self, num_steps: int, noise: float) -> Stepper:
@@ -148,9 +179,9 @@ class Policy(ABC):
             N rows.
         """
 
-    @abstractmethod
     def _call(self, latents: Tensor, timesteps: Tensor, embeds: Tensor, pooled: Tensor | None) -> Tensor:
-        """The network's output for rows of one kind (with the prompt, or without)."""
+        """The network's output for rows of one kind (with the prompt, or without): what :meth:`predict` is made of."""
+        raise NotImplementedError
 
     def predict(self, latents: Tensor, timesteps: Tensor, conditioning: Conditioning, guidance_scale: float) -> Tensor:
         """The network's prediction, guided where the conditioning holds a negative prompt.
@@ -228,7 +259,7 @@ class Policy(ABC):
     @torch.no_grad()
     def pictures(self, latents: Tensor) -> Tensor:
         """:meth:`decode` without a gradient, :data:`PIXELS_AT_ONCE` at a time; pictures stay on the policy's device."""
-        pixels = math.prod(latents.shape[2:]) * 4 ** (len(self.pipeline.vae.config.block_out_channels) - 1)
+        pixels = math.prod(latents.shape[2:]) * self.pipeline.vae_scale_factor**2
         return torch.cat([self.decode(part) for part in latents.split(max(1, PIXELS_AT_ONCE // pixels))])
 
     @abstractmethod

@@ -48,7 +48,7 @@ class UNetPolicy(Policy):
         """(C, H, W) of one sample's latents."""
         size = self.network.config.sample_size
         height, width = (size, size) if isinstance(size, int) else size
-        return self.network.config.in_channels, height, width
+        return self.network.config.in_channels, self.latent_side(height), self.latent_side(width)
 
     def stepper(self, num_steps: int, noise: float) -> DDIM:
         """DDIM steps; `noise` is DDIM's eta."""
@@ -67,8 +67,7 @@ class UNetPolicy(Policy):
         conditioning = Conditioning(embeds, negative if guided else None)
         if self.is_xl:
             conditioning.pooled, conditioning.negative_pooled = pooled[0], pooled[1] if guided else None
-        rows = torch.tensor([unique.index(prompt) for prompt in prompts], device=self.device)
-        return conditioning.rows(rows)
+        return conditioning.of(prompts, unique)
 
     def _call(self, latents: Tensor, timesteps: Tensor, embeds: Tensor, pooled: Tensor | None) -> Tensor:
         keywords: dict[str, Any] = {}
