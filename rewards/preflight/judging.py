@@ -147,7 +147,7 @@ def _answerer(model: Any, dtype: torch.dtype) -> str:
     with shapes_only():
         pixels = torch.zeros(pictures, 3, side, side, dtype=dtype)
     seen = model.vision_model(pixel_values=pixels).last_hidden_state
-    together = torch.ones(pictures, words * 6, dtype=torch.long)
+    together = torch.ones(pictures, min(words * 6, config.text_config.max_position_embeddings), dtype=torch.long)
     model.text_encoder(input_ids=together, encoder_hidden_states=seen)
     with shapes_only():
         read = torch.zeros(ROWS_A_BATCH * 4, words, config.text_config.hidden_size, dtype=dtype)

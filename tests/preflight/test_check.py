@@ -86,6 +86,7 @@ def test_sizes_and_sums():
     assert report.seconds("a100") == pytest.approx(8e14 / (312e12 * 0.4))
 
 
+@pytest.mark.slow
 def test_a_config_that_does_not_fit_says_what_to_change(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["check", "ddpo_shapes", "--memory", "100MiB"])
