@@ -11,7 +11,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakSet
 
 import numpy as np
@@ -32,7 +32,7 @@ class Scorer(Protocol):
 
     __name__: str
 
-    def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[Any]) -> Scores:
+    def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Sequence[object]) -> Scores:
         """See :meth:`rewards.reward.Reward.score`."""
 
     def metrics(self, scores: Scores) -> dict[str, float]:
@@ -102,7 +102,7 @@ def for_trl(
     return [number_or_none(value) for value in scores.overall.tolist()]
 
 
-def asynchronous(reward: Scorer) -> Callable[..., Coroutine[Any, Any, list[float | None]]]:
+def asynchronous(reward: Scorer) -> Callable[..., Coroutine[object, object, list[float | None]]]:
     """A reward as an async reward function of TRL's, which awaits all of its async functions together.
 
     For judges behind HTTP: while one reward waits for its server, TRL's other async rewards and tools go on. A call

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -15,13 +14,19 @@ WAIT_SECONDS = 60.0
 """How long a process waits for the others before it gives up."""
 
 
-def connect(path: str | Path, **options: Any) -> sqlite3.Connection:
+def connect(path: str | Path, *, check_same_thread: bool = True, cached_statements: int = 128) -> sqlite3.Connection:
     """Open `path` for this process; every statement outside :func:`writing` is a transaction of its own.
 
     Raises:
         sqlite3.Error: The file cannot be opened.
     """
-    return sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None, **options)
+    return sqlite3.connect(
+        path,
+        timeout=WAIT_SECONDS,
+        isolation_level=None,
+        check_same_thread=check_same_thread,
+        cached_statements=cached_statements,
+    )
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:

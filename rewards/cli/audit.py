@@ -177,7 +177,7 @@ def _opened(
     config: Path | None,
     second: str | None,
     limit: int | None,
-    kind: dict[str, Any] | None = None,
+    kind: dict[str, object] | None = None,
 ) -> tuple[Reward, Reward | None, list[TrueText]]:
     """The reward, the second judge and the rows; whatever is mistyped is answered before a model is loaded."""
     from rewards.audit.data import read_true_texts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,7 +135,7 @@ def _report(plan: Plan, images: Path, skip_missing: bool) -> None:
 
 
 def _print(numbers: dict[str, Any], output: Path) -> None:
-    def line(name: str, row: dict[str, Any], counted: str) -> str:
+    def line(name: str, row: Mapping[str, float], counted: str) -> str:
         return f"  {name:<14} {_share(row['mean'])}  {row[counted]} {counted}"
 
     for name, title in (("macro", "TIFA (mean over prompts)"), ("pooled", "accuracy (over all questions)")):

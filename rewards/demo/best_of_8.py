@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -13,7 +12,7 @@ from rewards.generation.texts import write_batches
 from rewards.harmonic.reward import HarmonicEval
 from rewards.judges.loading import load_judge
 from rewards.rerank import Item, Ranking, best_of_n, gain_curves
-from rewards.runs.files import write_whole
+from rewards.runs.files import Json, write_whole
 from rewards.shapes.datasets import caption_prompts
 from rewards.shapes.truth_reward import caption_truth_reward
 from rewards.trainers.language.held_out import conversation
@@ -24,7 +23,7 @@ CANDIDATES = 8
 BATCH = 64
 
 
-def rerank_captions(folder: Path, pictures: int, seed: int) -> dict[str, Any]:
+def rerank_captions(folder: Path, pictures: int, seed: int) -> dict[str, Json]:
     """Sample eight captions of each held-out picture from the untrained captioner and keep the rater's choice.
 
     Args:
@@ -66,7 +65,7 @@ def rerank_captions(folder: Path, pictures: int, seed: int) -> dict[str, Any]:
     return curves
 
 
-def _rows(rankings: Sequence[Ranking]) -> list[dict[str, Any]]:
+def _rows(rankings: Sequence[Ranking]) -> list[dict[str, Json]]:
     return [
         {
             "id": ranking.item.id,

@@ -73,7 +73,7 @@ def _remove_demo(out: Path) -> None:
         (out / name).unlink(missing_ok=True)
 
 
-def _save(out: Path, summary: dict[str, Any], started: float) -> None:
+def _save(out: Path, summary: dict[str, object], started: float) -> None:
     summary["seconds"] = round(time.perf_counter() - started, 1)
     write_whole(out / "summary.json", json.dumps(summary, indent=1) + "\n")
 

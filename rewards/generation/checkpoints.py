@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForImageTextToText, AutoProcessor
+from transformers import AutoModelForImageTextToText, AutoProcessor, ProcessorMixin
 
 from rewards.errors import InputError
 
@@ -26,7 +26,7 @@ def checkpoint_of(name: str) -> str:
 
 def load_writer(
     name: str, *, dtype: torch.dtype | str, revision: str | None = None, attn_implementation: str | None = None
-) -> tuple[Any, Any]:
+) -> tuple[Any, ProcessorMixin]:
     """A model and its processor.
 
     Args:
@@ -39,9 +39,9 @@ def load_writer(
         InputError: No such checkpoint, or no vision-language model.
     """
     path = checkpoint_of(name)
-    options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
+    options: dict[str, str] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
     try:
-        processor: Any = AutoProcessor.from_pretrained(path, revision=revision, padding_side="left")
+        processor: ProcessorMixin = AutoProcessor.from_pretrained(path, revision=revision, padding_side="left")
         model: Any = AutoModelForImageTextToText.from_pretrained(path, dtype=dtype, revision=revision, **options)
     except (OSError, ValueError) as error:
         first_line = str(error).strip().partition("\n")[0]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase, ProcessorMixin
 
-Conversation = Sequence[Mapping[str, Any]]
+Conversation = Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SeededNoise(LogitsProcessor):
 @torch.no_grad()
 def write_texts(
     model: Any,
-    processor: Any,
+    processor: ProcessorMixin,
     conversations: Sequence[Conversation],
     *,
     max_new_tokens: int,
@@ -65,7 +65,7 @@ def write_texts(
     tokenizer = processor.tokenizer
     stops = _stop_tokens(model, tokenizer)
     own_noise = temperature > 0 and seeds is not None
-    drawn: dict[str, Any] = {"do_sample": True, "temperature": temperature, "top_k": 0}
+    drawn: dict[str, bool | float] = {"do_sample": True, "temperature": temperature, "top_k": 0}
     config = GenerationConfig(
         max_new_tokens=max_new_tokens,
         pad_token_id=tokenizer.pad_token_id,
@@ -85,7 +85,7 @@ def write_texts(
 
 def write_batches(
     model: Any,
-    processor: Any,
+    processor: ProcessorMixin,
     conversations: Sequence[Conversation],
     *,
     max_new_tokens: int,
@@ -129,12 +129,12 @@ def _encode(processor: Any, conversations: Sequence[Conversation], model: Any) -
     }
 
 
-def _decode(tokenizer: Any, ids: list[int], stops: Sequence[int]) -> Written:
+def _decode(tokenizer: PreTrainedTokenizerBase, ids: list[int], stops: Sequence[int]) -> Written:
     length = next((place for place, token in enumerate(ids) if token in stops), len(ids))
-    return Written(tokenizer.decode(ids[:length], skip_special_tokens=True), ids[:length])
+    return Written(str(tokenizer.decode(ids[:length], skip_special_tokens=True)), ids[:length])
 
 
-def _stop_tokens(model: Any, tokenizer: Any) -> list[int]:
+def _stop_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     configured = model.generation_config.eos_token_id
     found = configured if isinstance(configured, list) else [configured]
     return sorted({token for token in [*found, tokenizer.eos_token_id] if token is not None})

@@ -58,7 +58,7 @@ class ShardWorker:
             self.failure = f"a judge on {os.uname().nodename} cannot start: {error}"
         self.shards: dict[int, Shard] = {shard.number: shard for shard in self.job.shards()}
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, batch: dict[str, Any]) -> dict[str, object]:
         """Finish and commit the shards of a batch, unless another attempt has done so; an error goes back as text.
 
         Raised, it would make Ray print its own pages of advice and hide the one line that helps.
@@ -142,7 +142,15 @@ def run_on_ray(
             ray.shutdown()
 
 
-def _stream(ray: Any, job: Job, shards: dict[int, Shard], count: int, gpus: float, cpus: float, on_shard: Any) -> None:
+def _stream(
+    ray: Any,
+    job: Job,
+    shards: dict[int, Shard],
+    count: int,
+    gpus: float,
+    cpus: float,
+    on_shard: Callable[[Shard], None] | None,
+) -> None:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     numbers = sorted(shards)
@@ -171,7 +179,7 @@ def _stream(ray: Any, job: Job, shards: dict[int, Shard], count: int, gpus: floa
         ) from error
 
 
-def _local_options(address: str | None) -> dict[str, Any]:
+def _local_options(address: str | None) -> dict[str, object]:
     """What only a Ray that this process starts takes."""
     return {"include_dashboard": False} if address is None else {}
 

@@ -125,7 +125,7 @@ def content_hash(path: Path) -> str | None:
 
 def run_benchmark(
     task: TifaBenchTask, plan: Plan, output: Path, engine: Engine | None = None, keep_questions: bool = False
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """Ask about every picture of a plan and write the result; go on where an earlier run stopped.
 
     Args:
@@ -219,7 +219,7 @@ def _write_pictures(folder: Path, pictures: Sequence[Picture], begun: bool) -> P
     return path
 
 
-def _result(job: Job, questions: str) -> dict[str, Any]:
+def _result(job: Job, questions: str) -> dict[str, Json]:
     judged = [_judged(line) for line in job.lines()]
     store = QuestionStore(questions, create=False)
     asked = questions_by_id(store, judged)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, SupportsIndex
+from typing import Literal, NamedTuple, SupportsIndex
 
 import torch
 
@@ -253,7 +253,7 @@ class Judge:
     def _unable(self, ability: Ability) -> UnsupportedAbility:
         return UnsupportedAbility(f"judge {self.name!r} {_CANNOT[ability]}")
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[object, ...]:
         # A pickled judge is loaded again (or found resident), never copied: weights do not travel with a reward.
         if self.load_again is None:
             return super().__reduce_ex__(protocol)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from transformers import AutoProcessor
@@ -18,6 +18,19 @@ from rewards.judges.base import GRADIENTS, Ability, Judge
 from rewards.judges.pictures import takes_tensors
 from rewards.judges.weights import content_of_folder
 from rewards.runs.files import Json
+
+
+class LocalOptions(TypedDict, total=False):
+    """What every :class:`LocalJudge` takes beside its path."""
+
+    name: str | None
+    device: str | torch.device | None
+    dtype: str | torch.dtype | None
+    revision: str | None
+    attn_implementation: str | dict[str, str] | None
+    quantization_config: object
+    compile: bool
+    trust_remote_code: bool
 
 
 class LocalJudge(Judge):
@@ -50,7 +63,7 @@ class LocalJudge(Judge):
         dtype: str | torch.dtype | None = None,
         revision: str | None = None,
         attn_implementation: str | dict[str, str] | None = None,
-        quantization_config: Any = None,
+        quantization_config: object = None,
         compile: bool = False,
         trust_remote_code: bool = False,
     ) -> None:
@@ -99,7 +112,7 @@ class LocalJudge(Judge):
             "preprocessing": type(image_processor).__name__,
         }
 
-    def _parts(self) -> list[Any]:
+    def _parts(self) -> list[torch.nn.Module]:
         """The modules that a judge calls, which `compile` compiles."""
         return [self.model]
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rewards.errors import InputError
 from rewards.judges.base import well_formed
+
+if TYPE_CHECKING:
+    from transformers import ProcessorMixin
 
 _MARKER = "rewards-text-stands-here"
 _SAID = "rewards-rating-stands-here"
@@ -24,7 +28,26 @@ _OPENING = re.compile(
 """A tag of a thought: `<think>`, `[THINK]`, `◁think▷`, `<|begin_of_thought|>`."""
 
 
-def added_tokens(tokenizer: Any) -> dict[str, int]:
+class Tokenizer(Protocol):
+    """What is used of a transformers tokenizer."""
+
+    eos_token_id: int | None
+    unk_token_id: int | None
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """The ids of a text."""
+
+    def decode(self, token_ids: list[int]) -> str:
+        """The text of some ids."""
+
+    def convert_tokens_to_ids(self, tokens: str) -> int | None:
+        """The id of a token."""
+
+    def get_added_vocab(self) -> dict[str, int]:
+        """The tokens beside the ordinary vocabulary."""
+
+
+def added_tokens(tokenizer: Tokenizer) -> dict[str, int]:
     """The tokens beside a tokenizer's ordinary vocabulary, control tokens among them, and their ids.
 
     Raises:
@@ -49,7 +72,7 @@ class PlainText:
         processor: A transformers processor with a tokenizer: says what the control tokens are.
     """
 
-    def __init__(self, processor: Any) -> None:
+    def __init__(self, processor: ProcessorMixin) -> None:
         tokens = set(added_tokens(processor.tokenizer))
         tokens |= {str(token) for token in processor.tokenizer.all_special_tokens}
         # Processors replace their placeholder in the string, before the tokenizer sees it.
@@ -82,7 +105,7 @@ class Prompting:
             does not tell its control tokens.
     """
 
-    def __init__(self, processor: Any) -> None:
+    def __init__(self, processor: ProcessorMixin) -> None:
         self.processor = processor
         self.tokenizer = processor.tokenizer
         self.plain = PlainText(processor)
@@ -115,7 +138,7 @@ class Prompting:
         return self._rendered[images]
 
 
-def _render(processor: Any, images: int) -> str:
+def _render(processor: ProcessorMixin, images: int) -> str:
     if not getattr(processor, "chat_template", None) and not getattr(processor.tokenizer, "chat_template", None):
         image_token = getattr(processor, "image_token", None) or ""
         return f"{str(image_token) * images}{_MARKER}\n"
@@ -127,7 +150,7 @@ def _render(processor: Any, images: int) -> str:
     return rendered
 
 
-def _without_thought(processor: Any, turns: list[dict[str, Any]]) -> str:
+def _without_thought(processor: Any, turns: Sequence[Mapping[str, object]]) -> str:
     """The turns and a generation prompt after which the model answers, and does not think first."""
     rendered = str(processor.apply_chat_template(turns, add_generation_prompt=True, tokenize=False, **_QUIET))
     if (opened := _open_thought(rendered)) is None:

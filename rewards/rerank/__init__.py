@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rewards.rerank.gain import gain_curves
@@ -25,7 +25,7 @@ _HOMES = {"best_of_n": "selection", "gain_curves": "gain", "Item": "items", "Ran
 __all__ = ["Item", "Ranking", "best_of_n", "gain_curves"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _HOMES:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

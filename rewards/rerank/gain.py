@@ -12,17 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rewards.errors import InputError
 from rewards.rerank.ranking import Ranking
-from rewards.runs.files import finite_or_none
+from rewards.runs.files import Json, finite_or_none
 from rewards.runs.intervals import Estimate, multiplicities, percentile_interval
 
-Array = NDArray[Any]
+Array = NDArray[np.float64]
 
 
 def best_of_k_probabilities(scores: Sequence[float | None] | Array) -> Array:
@@ -71,7 +70,7 @@ class GainCurves:
     gains: dict[str, list[Estimate]]
     items: int
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Json]:
         """Plain values for JSON."""
         tables = {
             table: {name: [vars(point) for point in points] for name, points in getattr(self, table).items()}
@@ -136,7 +135,9 @@ def _mean(numerators: Array, weights: Array, items: Array) -> Array:
     return (items @ shares) / (items @ (weights > 0))
 
 
-def _columns(rankings: Sequence[Ranking], held_out: Mapping[str, Sequence[Ranking]]) -> dict[str, list[list[Any]]]:
+def _columns(
+    rankings: Sequence[Ranking], held_out: Mapping[str, Sequence[Ranking]]
+) -> dict[str, list[list[float | None]]]:
     """name -> for every item the value of each candidate, in the order of the candidates."""
     columns = {"overall": [_by_index(ranking, None) for ranking in rankings]}
     columns |= {part: [_by_index(ranking, part) for ranking in rankings] for part in _parts(rankings)}
@@ -153,8 +154,8 @@ def _parts(rankings: Sequence[Ranking]) -> list[str]:
     return list(dict.fromkeys(part for r in rankings for ranked in r.candidates for part in ranked.score.parts))
 
 
-def _by_index(ranking: Ranking, part: str | None) -> list[Any]:
-    values: list[Any] = [None] * len(ranking.candidates)
+def _by_index(ranking: Ranking, part: str | None) -> list[float | None]:
+    values: list[float | None] = [None] * len(ranking.candidates)
     for ranked in ranking.candidates:
         values[ranked.index] = ranked.score.overall if part is None else ranked.score.parts.get(part)
     return values

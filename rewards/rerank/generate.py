@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -112,16 +112,20 @@ def candidate_seed(seed: int, id: str, number: int) -> int:
 
 
 def _shard(
-    settings: GenerateSettings, folder: Path, base: Path, rows: Sequence[tuple[str, dict[str, Any]]], sampler: Sampler
-) -> Iterator[dict[str, Any]]:
-    flat: list[dict[str, Any]] = []
+    settings: GenerateSettings,
+    folder: Path,
+    base: Path,
+    rows: Sequence[tuple[str, dict[str, object]]],
+    sampler: Sampler,
+) -> Iterator[dict[str, object]]:
+    flat: list[dict[str, object]] = []
     seeds: list[int] = []
     prepared = []
     for id, row in rows:
         prepared.append({**row, "id": id, **_inputs(settings, folder, base, id, row)})
         flat += [prepared[-1]] * settings.n
         seeds += [candidate_seed(settings.seed, id, k) for k in range(settings.n)]
-    outputs: list[Any] = []
+    outputs: list[object] = []
     for start in range(0, len(flat), settings.batch_size):
         stop = start + settings.batch_size
         outputs += sampler(flat[start:stop], seeds[start:stop])
@@ -129,16 +133,16 @@ def _shard(
         of_row = slice(place * settings.n, (place + 1) * settings.n)
         candidates = outputs[of_row]
         if settings.kind == "pictures":
-            candidates = [_saved(folder, row["id"], k, picture) for k, picture in enumerate(candidates)]
+            candidates = [_saved(folder, str(row["id"]), k, picture) for k, picture in enumerate(candidates)]
         yield {**row, "candidates": candidates, "seeds": seeds[of_row]}
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def _plain(row: dict[str, object]) -> dict[str, object]:
     """A row as JSON has it; what it lacks (dates of a table, NaN) becomes text or null."""
     return dict(finite_or_none(json.loads(json.dumps(row, default=str))))
 
 
-def _inputs(settings: GenerateSettings, folder: Path, base: Path, id: str, row: dict[str, Any]) -> dict[str, Any]:
+def _inputs(settings: GenerateSettings, folder: Path, base: Path, id: str, row: Mapping[str, Any]) -> dict[str, object]:
     """Checked inputs of one prompt; an encoded picture is written beside the candidates."""
     if settings.kind == "pictures":
         if not isinstance(row.get("prompt"), str) or not row["prompt"].strip():

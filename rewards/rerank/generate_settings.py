@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from rewards.errors import InputError
 
 SHAPES = "shapes"
 
-Sampler = Callable[[Sequence[dict[str, Any]], Sequence[int]], list[Any]]
+Sampler = Callable[[Sequence[Mapping[str, object]], Sequence[int]], Sequence[object]]
 """Rows of prompts and a seed a row -> texts or pictures."""
 
 

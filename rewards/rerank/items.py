@@ -30,12 +30,12 @@ class Item:
     """
 
     candidates: tuple[Any, ...]
-    image: Any = None
+    image: object = None
     prompt: str | int | None = None
     question: str | None = None
     box: tuple[float, ...] | None = None
     id: str | int = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:

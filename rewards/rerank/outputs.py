@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rewards.errors import InputError
 from rewards.jobs.job import Job
@@ -18,6 +18,9 @@ from rewards.jobs.report import Report
 from rewards.rerank.items import Item
 from rewards.rerank.task import read_item
 from rewards.runs.files import encode_line, replacing, write_json, write_whole
+
+if TYPE_CHECKING:
+    from datasets import Features
 
 
 @dataclass
@@ -135,7 +138,7 @@ def ranked_rows(job: Job) -> Iterator[dict[str, Any]]:
     return (line for line in job.lines() if "problem" not in line)
 
 
-def _pair(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, Any] | None:
+def _pair(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, object] | None:
     """Best against worst judged candidate, if they differ and their scores by more than the margin."""
     judged = [entry for entry in row["candidates"] if entry["overall"] is not None]
     if len(judged) < 2:
@@ -157,7 +160,7 @@ def _pair(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, 
     }
 
 
-def _best(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, Any] | None:
+def _best(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, object] | None:
     best = row["candidates"][0]
     if best["overall"] is None:
         return None
@@ -188,7 +191,7 @@ def _prompt_and_images(job: Job, row: dict[str, object], settings: OutputSetting
     }
 
 
-def _encoded(picture: Any) -> dict[str, Any]:
+def _encoded(picture: Any) -> dict[str, object]:
     """A picture as `datasets` stores it, with its bytes, so that the file stands alone."""
     if isinstance(picture, dict):
         content = picture.get("bytes") or Path(str(picture["path"])).read_bytes()
@@ -215,7 +218,7 @@ def _write_parquet(job: Job, name: str, make: Callable[[dict[str, object]], dict
     return count
 
 
-def _features(row: dict[str, Any]) -> Any:
+def _features(row: Mapping[str, object]) -> Features:
     from datasets import Features, Image, List, Value
 
     message = List({"role": Value("string"), "content": Value("string")})

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rewards.errors import RewardsError
 from rewards.rerank.items import Item
+from rewards.runs.files import Json
 
 # Scores are float32 and depend on the batch in the last digits; what ranks and is written is rounded to six decimals,
 # so that equal candidates tie. Candidates within the judge's own noise (1e-5) of each other may still change places
@@ -29,7 +29,7 @@ class Score:
 
     overall: float | None
     parts: Mapping[str, float | None] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Json] = field(default_factory=dict)
     reason: str | None = None
 
 
@@ -47,7 +47,7 @@ class Ranked:
 
     rank: int | None
     index: int
-    candidate: Any
+    candidate: object
     score: Score
     same_as: int | None = None
 

@@ -6,15 +6,16 @@ from typing import Any
 
 from rewards.rerank.items import Item
 from rewards.rerank.ranking import Ranked, Ranking, Score, rounded_or_none
+from rewards.runs.files import Json
 
 
-def ranked_row(ranking: Ranking, seq: int, line: int, audit: Ranking | None) -> dict[str, Any]:
+def ranked_row(ranking: Ranking, seq: int, line: int, audit: Ranking | None) -> dict[str, Json]:
     """A ranking as one JSON object: best first, with parts, reasons and the audit's scores beside."""
     item = ranking.item
     audited = {} if audit is None else {ranked.index: ranked.score for ranked in audit.candidates}
     candidates = []
     for ranked in ranking.candidates:
-        entry: dict[str, Any] = {
+        entry: dict[str, Json] = {
             "rank": ranked.rank,
             "index": ranked.index,
             "candidate": ranked.candidate if isinstance(ranked.candidate, str) else None,
@@ -53,7 +54,7 @@ def read_ranked_row(row: dict[str, Any], audit: bool = False) -> Ranking:
     return Ranking(item, tuple(candidates))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Json) -> Json:
     if isinstance(value, dict):
         return {name: _plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):

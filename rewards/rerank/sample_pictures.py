@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from diffusers import DiffusionPipeline
+from PIL import Image
 
 from rewards.errors import InputError
 from rewards.judges.local import resolve_device, resolve_dtype
@@ -31,7 +32,7 @@ def picture_sampler(settings: GenerateSettings, path: str) -> Sampler:
     pipeline = pipeline.to(device)
     extra = {"eta": settings.eta} if "eta" in inspect.signature(pipeline.__call__).parameters else {}
 
-    def sample(rows: Sequence[dict[str, Any]], seeds: Sequence[int]) -> list[Any]:
+    def sample(rows: Sequence[Mapping[str, object]], seeds: Sequence[int]) -> list[Image.Image]:
         # On the CPU, so that a seed gives the same noise on every device.
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         made = pipeline(

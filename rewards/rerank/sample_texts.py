@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from rewards.generation.checkpoints import load_writer
 from rewards.generation.texts import write_texts
@@ -22,7 +21,7 @@ def text_sampler(settings: GenerateSettings, path: str) -> Sampler:
     model, processor = load_writer(path, dtype=resolve_dtype(settings.dtype, device), revision=settings.revision)
     model = model.to(device).eval()
 
-    def sample(rows: Sequence[dict[str, Any]], seeds: Sequence[int]) -> list[str]:
+    def sample(rows: Sequence[Mapping[str, object]], seeds: Sequence[int]) -> list[str]:
         written = write_texts(
             model,
             processor,
@@ -36,7 +35,7 @@ def text_sampler(settings: GenerateSettings, path: str) -> Sampler:
     return sample
 
 
-def _conversation(row: dict[str, Any], instruction: str) -> list[dict[str, Any]]:
+def _conversation(row: Mapping[str, object], instruction: str) -> list[dict[str, object]]:
     said = row.get("question") or row.get("prompt") or instruction
     content = [{"type": "image", "image": to_pil(row["image"])}, {"type": "text", "text": str(said)}]
     return [{"role": "user", "content": content}]

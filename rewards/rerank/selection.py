@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from rewards.errors import InputError
 from rewards.functions import RewardLike, as_reward
@@ -14,7 +13,9 @@ from rewards.rerank.scoring import score_items
 from rewards.reward import Reward
 
 
-def best_of_n(reward: RewardLike, items: Iterable[Item | Mapping[str, Any]], *, batch_size: int = 128) -> list[Ranking]:
+def best_of_n(
+    reward: RewardLike, items: Iterable[Item | Mapping[str, object]], *, batch_size: int = 128
+) -> list[Ranking]:
     """Rank the candidates of each item by a reward.
 
     Args:
@@ -93,13 +94,13 @@ def _check(reward: Reward, kind: str) -> None:
         raise InputError(f"{reward.__name__} ranks pictures of a prompt: give each item its prompt and no image")
 
 
-def _twins(candidates: Sequence[Any]) -> list[int | None]:
+def _twins(candidates: Sequence[object]) -> list[int | None]:
     """For each candidate the index of the first equal one, None for the first itself.
 
     Texts and paths are compared as they are. Pictures in memory are compared by identity only: hashing every picture
     to find a copy would cost more than it saves.
     """
-    first: dict[Any, int] = {}
+    first: dict[object, int] = {}
     result: list[int | None] = []
     for index, candidate in enumerate(candidates):
         key = candidate if isinstance(candidate, str | bytes) else ("object", id(candidate))

@@ -26,7 +26,7 @@ T = TypeVar("T")
 def load_config(
     cls: type[T],
     path: str | Path | None = None,
-    overrides: Mapping[str, Any] | Sequence[str] | None = None,
+    overrides: Mapping[str, object] | Sequence[str] | None = None,
     block: str | None = None,
 ) -> T:
     """Build a dataclass from a YAML file and overrides.
@@ -114,7 +114,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def parse_overrides(overrides: Mapping[str, Any] | Sequence[str] | None) -> dict[str, Any]:
+def parse_overrides(overrides: Mapping[str, object] | Sequence[str] | None) -> dict[str, Any]:
     """Command-line words (`key=value`, the value read as YAML) as a mapping; a mapping stays what it is.
 
     Raises:
@@ -140,7 +140,7 @@ def parse_overrides(overrides: Mapping[str, Any] | Sequence[str] | None) -> dict
     return parsed
 
 
-def _set_dotted(values: dict[str, Any], key: str, value: Any) -> None:
+def _set_dotted(values: dict[str, Any], key: str, value: object) -> None:
     *parents, last = str(key).split(".")
     for depth, parent in enumerate(parents, start=1):
         child = values.setdefault(parent, {})
@@ -154,7 +154,7 @@ def _set_dotted(values: dict[str, Any], key: str, value: Any) -> None:
         values[last] = value
 
 
-def _build(cls: Any, values: Mapping[str, Any], where: str, prefix: str) -> Any:
+def _build(cls: Any, values: Mapping[str, object], where: str, prefix: str) -> Any:
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     for key in values:
         if key not in fields:
@@ -175,7 +175,7 @@ def _build(cls: Any, values: Mapping[str, Any], where: str, prefix: str) -> Any:
         raise InputError(f"{where}: {prefix.rstrip('.') or cls.__name__}: {error}") from error
 
 
-def _convert(hint: Any, value: Any, where: str, key: str) -> Any:
+def _convert(hint: Any, value: object, where: str, key: str) -> object:
     """``value`` as the type that ``hint`` names; only conversions that lose nothing."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
@@ -202,7 +202,7 @@ def _convert(hint: Any, value: Any, where: str, key: str) -> Any:
     return _convert_scalar(hint, value, where, key)
 
 
-def _convert_union(choices: tuple[Any, ...], value: Any, where: str, key: str) -> Any:
+def _convert_union(choices: tuple[object, ...], value: object, where: str, key: str) -> object:
     if value is None and type(None) in choices:
         return None
     failure: InputError | None = None
@@ -216,20 +216,20 @@ def _convert_union(choices: tuple[Any, ...], value: Any, where: str, key: str) -
     raise failure if failure is not None else InputError(f"{where}: {key!r}: cannot use {value!r}")
 
 
-def _convert_sequence(origin: Any, arguments: tuple[Any, ...], value: Any, where: str, key: str) -> Any:
+def _convert_sequence(origin: object, arguments: tuple[object, ...], value: object, where: str, key: str) -> object:
     if not isinstance(value, (list, tuple)):
         raise InputError(f"{where}: {key!r} must be a list, got {value!r}")
     if origin is tuple and arguments and arguments[-1] is not Ellipsis:
         if len(value) != len(arguments):
             raise InputError(f"{where}: {key!r} must have {len(arguments)} entries, got {len(value)}")
-        hints: Sequence[Any] = arguments
+        hints: Sequence[object] = arguments
     else:
         hints = [arguments[0] if arguments else Any] * len(value)
     items = [_convert(hint, item, where, f"{key}[{i}]") for i, (hint, item) in enumerate(zip(hints, value))]
     return tuple(items) if origin is tuple else items
 
 
-def _convert_scalar(hint: Any, value: Any, where: str, key: str) -> Any:
+def _convert_scalar(hint: Any, value: object, where: str, key: str) -> object:
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)

@@ -58,7 +58,7 @@ class Judgment:
         """`overall` and every part by name."""
         return {"overall": self.overall, **self.parts}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Json]:
         """Plain values for JSON."""
         return {
             "overall": self.overall,
@@ -180,8 +180,8 @@ class EvaluationLog:
             yield Evaluation(step, reward, samples)
 
 
-def _row(evaluation: Evaluation, sample: HeldOutSample) -> dict[str, Any]:
-    row: dict[str, Any] = {
+def _row(evaluation: Evaluation, sample: HeldOutSample) -> dict[str, Json]:
+    row: dict[str, Json] = {
         "step": evaluation.step,
         "reward": evaluation.reward,
         "index": sample.index,

@@ -63,12 +63,12 @@ def numbered_lines(path: str | Path, *, growing: bool = False) -> Iterator[tuple
             yield number, row
 
 
-def append_line(path: str | Path, row: Mapping[str, Any]) -> None:
+def append_line(path: str | Path, row: Mapping[str, object]) -> None:
     """Append one object to a file of JSON lines; see :func:`append_lines`."""
     append_lines(path, [row])
 
 
-def append_lines(path: str | Path, rows: Iterable[Mapping[str, Any]], *, durable: bool = False) -> None:
+def append_lines(path: str | Path, rows: Iterable[Mapping[str, object]], *, durable: bool = False) -> None:
     """Append objects to a file of JSON lines in a single write; the file is made where absent.
 
     What a killed writer left unfinished at the end is completed, where it is whole, or removed.
@@ -95,7 +95,7 @@ def append_lines(path: str | Path, rows: Iterable[Mapping[str, Any]], *, durable
             os.fsync(file.fileno())
 
 
-def encode_line(row: Mapping[str, Any]) -> bytes:
+def encode_line(row: Mapping[str, object]) -> bytes:
     r"""One object as a line of UTF-8; lone surrogates, which UTF-8 does not have, stay escaped.
 
     Example:
@@ -154,7 +154,7 @@ def keep_lines(path: str | Path, keep: Callable[[dict[str, Any]], bool]) -> None
         write_lines(path, [row for row in read_lines(path, growing=True) if keep(row)])
 
 
-def write_lines(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def write_lines(path: str | Path, rows: Iterable[Mapping[str, object]]) -> None:
     """Replace a file by JSON lines in one step."""
     write_whole(path, map(encode_line, rows))
 
@@ -220,7 +220,7 @@ def read_json(path: str | Path) -> Any:
         raise InputError(f"{path}: not JSON: {error}") from error
 
 
-def finite_or_none(value: Any) -> Any:
+def finite_or_none(value: object) -> Any:
     """Replace NaN and infinities, anywhere inside mappings and lists, by None: JSON has no NaN.
 
     Example:

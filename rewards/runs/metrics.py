@@ -39,7 +39,7 @@ class MetricsLog:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
-    def append(self, step: int, metrics: Mapping[str, Any]) -> None:
+    def append(self, step: int, metrics: Mapping[str, object]) -> None:
         """Write one line.
 
         Args:
@@ -51,7 +51,7 @@ class MetricsLog:
             InputError: A value that is not a number, or a reserved key (``step``, ``time``).
             OSError: The file cannot be written.
         """
-        row: dict[str, Any] = {"step": int(step), "time": round(time.time(), 3)}
+        row: dict[str, float | int | None] = {"step": int(step), "time": round(time.time(), 3)}
         for key, value in metrics.items():
             if key in row:
                 raise InputError(f"metric {key!r}: the name is reserved")

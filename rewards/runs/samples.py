@@ -23,7 +23,7 @@ from typing import Any, Literal
 from PIL import Image
 
 from rewards.errors import InputError
-from rewards.runs.files import append_line, keep_lines
+from rewards.runs.files import Json, append_line, keep_lines
 from rewards.runs.metrics import read_steps
 
 PHASES = ("before", "during", "after")
@@ -59,7 +59,7 @@ class SampleLog:
         text: str | None = None,
         score: float | None = None,
         parts: Mapping[str, float | None] | None = None,
-        details: Sequence[Mapping[str, Any]] | None = None,
+        details: Sequence[Mapping[str, Json]] | None = None,
     ) -> None:
         """Write one sample.
 
@@ -81,7 +81,7 @@ class SampleLog:
             raise InputError(f"phase must be one of {', '.join(PHASES)}, got {phase!r}")
         if image is None and text is None:
             raise InputError("a sample needs an image or a text")
-        row: dict[str, Any] = {"step": int(step), "phase": phase, "prompt": prompt}
+        row: dict[str, Json] = {"step": int(step), "phase": phase, "prompt": prompt}
         if image is not None:
             row["image"] = self._save(image, step, phase)
         if text is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from rewards.errors import InputError
 from rewards.runs.evaluations import Evaluation, HeldOutSample, Judgment
-from rewards.runs.files import finite_or_none
+from rewards.runs.files import Json, finite_or_none
 from rewards.runs.intervals import mean_interval
 from rewards.tables import text_table
 
@@ -39,7 +39,7 @@ class Gain:
     clusters: int
 
 
-def summarize(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+def summarize(evaluations: Sequence[Evaluation]) -> dict[str, Json]:
     """First against last evaluation.
 
     Args:
@@ -163,7 +163,7 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _rows(found: Mapping[str, Gain]) -> dict[str, dict[str, Any]]:
+def _rows(found: Mapping[str, Gain]) -> dict[str, dict[str, Json]]:
     return {part: dict(vars(gain)) for part, gain in found.items()}
 
 

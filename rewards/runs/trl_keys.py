@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 NAMES = {
     "loss": "train/loss",
@@ -30,7 +29,7 @@ NAMES = {
 _RUN_TOTALS = ("train_", "total_flos")
 
 
-def metric_keys(logs: Mapping[str, Any]) -> dict[str, Any]:
+def metric_keys(logs: Mapping[str, float]) -> dict[str, float]:
     """TRL's log keys as they stand in `metrics.jsonl`.
 
     `eval_x` becomes `eval/x`; TRL's own `rewards/<function>/mean` becomes `rewards/<function>/overall/mean`, so that a
@@ -57,7 +56,7 @@ def metric_keys(logs: Mapping[str, Any]) -> dict[str, Any]:
     return renamed
 
 
-def failure_rates(logs: Mapping[str, Any]) -> dict[str, float]:
+def failure_rates(logs: Mapping[str, float]) -> dict[str, float]:
     """Share of texts that each reward could not judge, by its name, for rewards that log `abstained` and `count`.
 
     Example:

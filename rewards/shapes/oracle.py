@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from scipy import ndimage
@@ -168,7 +167,7 @@ class Oracle(Judge):
     revision = "1"
     prompts = None
 
-    def answer(self, images: Sequence[Any], questions: Sequence[str]) -> list[str | None]:
+    def answer(self, images: Sequence[object], questions: Sequence[str]) -> list[str | None]:
         """True answers, a question a row; a picture that several rows share is read once.
 
         Raises:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -27,7 +26,7 @@ WORDS = tuple(
 )  # fmt: skip
 
 
-def new_tokenizer(specials: Sequence[str], template: str | None = None, **names: Any) -> PreTrainedTokenizerFast:
+def new_tokenizer(specials: Sequence[str], template: str | None = None, **names: str) -> PreTrainedTokenizerFast:
     """A word-level tokenizer: ``specials`` first, then :data:`WORDS`.
 
     Args:

@@ -21,18 +21,22 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from rewards.errors import InputError
 from rewards.judges.hub import why_missing
 from rewards.judges.weights import content_of_folder
+from rewards.runs.files import Json
 from rewards.tifa import SENTENCE_MODEL, closed
 from rewards.tifa.closed import polarity, quantity
 from rewards.tifa.normalization import normalize_answer
 from rewards.tifa.numbers import is_number
 from rewards.tifa.released_matching import ReleasedSentences
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 MODES = ("code", "paper", "official")
 
@@ -111,7 +115,7 @@ class AnswerMatcher:
         self.device = device
         self._reset()
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         """What must be recorded with a score for it to be made again; of a directory what it holds."""
         threshold = None if self.mode == "official" else self.threshold
         content = {} if self.weights is None else {"sentence_weights": self.weights}
@@ -200,10 +204,10 @@ class AnswerMatcher:
         self._vectors = OrderedDict()
         self._lock = threading.RLock()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._reset()
 
@@ -263,7 +267,7 @@ def _load_sentence_model(name: str, device: str, kind: Callable[[str, str], Any]
     )
 
 
-def _sentence_transformer(name: str, device: str) -> Any:
+def _sentence_transformer(name: str, device: str) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(name, device=device, model_kwargs={"use_safetensors": True}).eval()

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _CACHED = 16384
 
@@ -31,7 +34,7 @@ class ReleasedSentences:
     def __init__(self, name: str, device: str = "cpu") -> None:
         from transformers import AutoModel, AutoTokenizer
 
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(name)
+        self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name)
         model: Any = AutoModel.from_pretrained(name, use_safetensors=True)
         self.model = model.to(device).eval().requires_grad_(False)
         self._embedded: OrderedDict[tuple[str, ...], torch.Tensor] = OrderedDict()

@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 from rewards._version import __version__
-from rewards.runs.files import write_whole
+from rewards.runs.files import Json, write_whole
 from rewards.runs.intervals import Estimate, share
 from rewards.tifa.benchmark import Answer, Judged
 from rewards.tifa.geneval2 import geneval2_report
@@ -30,10 +30,11 @@ SOURCES = ("coco", "drawbench", "partiprompt", "paintskill")
 ENTITY_TYPES = frozenset({"object", "animal/human", "food"})
 """Elements that count as entities in the paper's figure 9."""
 
+Key = TypeVar("Key", str, int)
 Questions = Mapping[str | int, Sequence[Question]]
 
 
-def official_result(judged: Sequence[Judged], questions: Questions) -> dict[str, Any]:
+def official_result(judged: Sequence[Judged], questions: Questions) -> dict[str, Json]:
     """The result as the official scorer writes it.
 
     Args:
@@ -53,7 +54,7 @@ def official_result(judged: Sequence[Judged], questions: Questions) -> dict[str,
     for row in judged:
         if row.reason is None:
             by_id[row.id].append(row)
-    details: dict[str, Any] = {}
+    details: dict[str, Json] = {}
     for id, rows in by_id.items():
         if rows:
             details[str(id)] = {
@@ -69,7 +70,7 @@ def official_result(judged: Sequence[Judged], questions: Questions) -> dict[str,
     }
 
 
-def _detail(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
+def _detail(question: Question, answers: Sequence[Answer]) -> dict[str, Json]:
     # As the official scorer: a judge that chooses has no words of its own.
     words = [answer.choice if answer.free_form is None else answer.free_form for answer in answers]
     choices = [answer.choice for answer in answers]
@@ -82,7 +83,7 @@ def _detail(question: Question, answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def summary(judged: Sequence[Judged], questions: Questions, resamples: int = 2000, seed: int = 0) -> dict[str, Any]:
+def summary(judged: Sequence[Judged], questions: Questions, resamples: int = 2000, seed: int = 0) -> dict[str, Json]:
     """What the official result leaves out.
 
     Args:
@@ -123,14 +124,15 @@ def summary(judged: Sequence[Judged], questions: Questions, resamples: int = 200
         "unmatched": sum(answer.how == "unmatched" for _, answer in answers),
         "abstained": [{"id": row.id, "image": row.name, "reason": row.reason} for row in judged if row.reason],
         "version": __version__,
-    } | _geneval2(judged, questions)
+        **_geneval2(judged, questions),
+    }
 
 
 def _ends(estimate: Estimate) -> list[float | None]:
     return [_number(estimate.low), _number(estimate.high)]
 
 
-def _geneval2(judged: Sequence[Judged], questions: Questions) -> dict[str, Any]:
+def _geneval2(judged: Sequence[Judged], questions: Questions) -> dict[str, Json]:
     """GenEval 2's report, where every question knows the atomicity of its prompt."""
     rows = [row for row in judged if row.reason is None]
     asked = [questions[row.id] for row in rows]
@@ -167,8 +169,8 @@ def entities(questions: Sequence[Question]) -> int:
     return len({q.element.strip().casefold() for q in questions if q.element_type in ENTITY_TYPES})
 
 
-def _grouped(means: Mapping[str | int, float], group: Callable[[str | int], Any]) -> dict[str, Any]:
-    groups: dict[Any, list[float]] = {}
+def _grouped(means: Mapping[str | int, float], group: Callable[[str | int], Key]) -> dict[str, Json]:
+    groups: dict[Key, list[float]] = {}
     for id, mean in means.items():
         groups.setdefault(group(id), []).append(mean)
     return {str(name): {"mean": fmean(groups[name]), "prompts": len(groups[name])} for name in sorted(groups)}
@@ -204,7 +206,7 @@ def _number(value: float) -> float | int | None:
     return int(value) if value == int(value) else value
 
 
-def write_result(path: str | Path, result: Mapping[str, Any]) -> None:
+def write_result(path: str | Path, result: Mapping[str, Json]) -> None:
     """Write a result file whole or not at all."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ def read_foil(foil: str | Path, coco_captions: str | Path, references: int = 4) 
     if references not in (1, 4):
         raise InputError(f"references is {references}; FOIL is defined for 1 and 4")
     content, coco = _load(foil, "images", "annotations"), _load(coco_captions, "annotations")
-    of_image: dict[Any, list[str]] = {}
+    of_image: dict[object, list[str]] = {}
     for n, row in enumerate(coco["annotations"]):
         image_id, caption = _fields(row, ("image_id", "caption"), f"{coco_captions}, annotation {n}")
         of_image.setdefault(image_id, []).append(caption)
@@ -38,7 +38,7 @@ def read_foil(foil: str | Path, coco_captions: str | Path, references: int = 4) 
     for n, row in enumerate(content["images"]):
         image_id, name = _fields(row, ("id", "file_name"), f"{foil}, image {n}")
         names[image_id] = name
-    groups: dict[Any, dict[bool, list[tuple[Any, str]]]] = {}
+    groups: dict[object, dict[bool, list[tuple[object, str]]]] = {}
     for n, row in enumerate(content["annotations"]):
         where = f"{foil}, annotation {n}"
         id_, image_id, caption, is_foil = _fields(row, ("id", "image_id", "caption", "foil"), where)

@@ -8,7 +8,6 @@ wrote each: 1-5 machines, 6 a human, 7 a human about another picture) and `categ
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.io
@@ -52,7 +51,7 @@ def read_pascal50s(pairs: str | Path, consensus: str | Path) -> Reading[CaptionP
     return Reading(records, notes)
 
 
-def _votes(triplets: Any, a: str, b: str, where: str) -> tuple[tuple[str, ...], int]:
+def _votes(triplets: np.ndarray, a: str, b: str, where: str) -> tuple[tuple[str, ...], int]:
     """References and votes for a minus votes for b; b and c may stand in either order in a triplet."""
     references, balance = [], 0
     for triplet in triplets:
@@ -69,14 +68,14 @@ def _votes(triplets: Any, a: str, b: str, where: str) -> tuple[tuple[str, ...], 
     return tuple(references), balance
 
 
-def _category(authors: Any) -> str | None:
+def _category(authors: np.ndarray) -> str | None:
     machines = sum(int(author) <= 5 for author in authors)
     if machines:
         return "HM" if machines == 1 else "MM"
     return {12: "HC", 13: "HI"}.get(sum(int(author) for author in authors))
 
 
-def _load(path: str | Path, names: tuple[str, ...]) -> dict[str, Any]:
+def _load(path: str | Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     try:
         # Opened here, because loadmat looks for a file of another name when this one is missing.
         with Path(path).open("rb") as file:
@@ -88,7 +87,7 @@ def _load(path: str | Path, names: tuple[str, ...]) -> dict[str, Any]:
     return content
 
 
-def _cells(row: Any, count: int, where: str) -> list[Any]:
+def _cells(row: object, count: int, where: str) -> list[object]:
     # A MATLAB struct arrives as a numpy record, a cell as an array of objects.
     cells = list(row.item()) if isinstance(row, np.void) else list(np.asarray(row, dtype=object).ravel())
     if len(cells) != count:
@@ -96,7 +95,7 @@ def _cells(row: Any, count: int, where: str) -> list[Any]:
     return cells
 
 
-def _unwrap(value: Any) -> Any:
+def _unwrap(value: object) -> object:
     """MATLAB cells and strings arrive as arrays in arrays: take the only element until none is left."""
     while isinstance(value, np.ndarray | np.void) and np.size(value) == 1 and len(np.shape(value) or (1,)) >= 1:
         inner = value.ravel()[0] if isinstance(value, np.ndarray) else value[0]
@@ -106,7 +105,7 @@ def _unwrap(value: Any) -> Any:
     return value
 
 
-def _text(value: Any, where: str) -> str:
+def _text(value: object, where: str) -> str:
     value = _unwrap(value)
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{where}: {value!r} is not a sentence")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from rewards.errors import InputError
@@ -63,7 +64,7 @@ def reference_metrics(bert_model: str | None = None) -> list[ReferenceMetric]:
     return [*metrics, ReferenceMetric("BERT-S", _bert(bert_model))] if bert_model is not None else metrics
 
 
-def _library(name: str) -> Any:
+def _library(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
@@ -87,7 +88,7 @@ class _NoSynonyms:
     """Stands in for WordNet where it is not installed: METEOR then matches words and stems only."""
 
     @staticmethod
-    def synsets(word: str) -> list[Any]:
+    def synsets(word: str) -> list[object]:
         return []
 
 

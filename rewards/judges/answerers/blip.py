@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import nn
 from transformers import BlipForQuestionAnswering
 
 from rewards.judges.answerers.vqa import LONGEST_ANSWER, Asked, VQAJudge
+from rewards.judges.local import LocalOptions
 
 
 class BlipJudge(VQAJudge):
@@ -22,7 +23,7 @@ class BlipJudge(VQAJudge):
 
     model_class = BlipForQuestionAnswering
 
-    def __init__(self, path: str, **options: Any) -> None:
+    def __init__(self, path: str, **options: Unpack[LocalOptions]) -> None:
         super().__init__(path, **options)
         restore_cross_mask(self.model)
         self._seen = Seen()
@@ -30,7 +31,7 @@ class BlipJudge(VQAJudge):
             if name.endswith("crossattention"):
                 module.self = CrossOncePerPicture(module.self, self._seen)
 
-    def _parts(self) -> list[Any]:
+    def _parts(self) -> list[nn.Module]:
         return [self.model.vision_model, self.model.text_encoder, self.model.text_decoder]
 
     @torch.no_grad()
@@ -115,7 +116,7 @@ class CrossOncePerPicture(nn.Module):
         self.attention = attention
         self.seen = seen
 
-    def forward(self, hidden_states: torch.Tensor, **options: Any) -> tuple[torch.Tensor, None]:
+    def forward(self, hidden_states: torch.Tensor, **options: object) -> tuple[torch.Tensor, None]:
         if self.seen.states is None or self.seen.counts is None:
             return self.attention(hidden_states, **options)
         counts = self.seen.counts
@@ -130,14 +131,16 @@ class CrossOncePerPicture(nn.Module):
         return self.attention(queries, encoder_hidden_states=states)[0].reshape(rows.shape)
 
 
-def restore_cross_mask(model: Any) -> None:
+def restore_cross_mask(model: BlipForQuestionAnswering) -> None:
     """Give BLIP's cross-attention the mask that transformers 5.24 loses on the way.
 
     `BlipTextLayer` hands the mask over as `attention_mask`, and `BlipTextSelfAttention` overwrites it with None unless
     it comes as `encoder_attention_mask`. The hook passes it under both names.
     """
 
-    def pass_mask(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def pass_mask(
+        module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
         if kwargs.get("encoder_attention_mask") is None:
             kwargs["encoder_attention_mask"] = kwargs.get("attention_mask")
         return args, kwargs

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import torch
+from torch import nn
 from transformers import Blip2ForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
 from rewards.judges.answerers.vqa import LONGEST_ANSWER, Asked, VQAJudge
+from rewards.judges.local import LocalOptions
 
 ANSWER_PROMPT = "Answer the question. Question: {question} Answer:"
 """The open prompt of the official TIFA scorer. (Another one names the choices; `answer` is given none.)"""
@@ -22,12 +24,12 @@ class Blip2Judge(VQAJudge):
 
     model_class = Blip2ForConditionalGeneration
 
-    def __init__(self, path: str, **options: Any) -> None:
+    def __init__(self, path: str, **options: Unpack[LocalOptions]) -> None:
         super().__init__(path, **options)
         self._encoder_decoder = self.model.language_model.config.is_encoder_decoder
         self._stop = self.model.language_model.config.eos_token_id
 
-    def _parts(self) -> list[Any]:
+    def _parts(self) -> list[nn.Module]:
         return [self.model.vision_model, self.model.qformer, self.model.language_model]
 
     @torch.no_grad()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import nn
 from transformers import GitForCausalLM
+from transformers.modeling_outputs import BaseModelOutput
 
 from rewards.judges.answerers.vqa import Asked, VQAJudge, by_length
+from rewards.judges.local import LocalOptions
 
 LONGEST_TEXT = 50
 """Most tokens of question and answer together, as in the official TIFA scorer."""
@@ -20,7 +22,7 @@ class GitJudge(VQAJudge):
 
     model_class = GitForCausalLM
 
-    def __init__(self, path: str, **options: Any) -> None:
+    def __init__(self, path: str, **options: Unpack[LocalOptions]) -> None:
         super().__init__(path, **options)
         self._encoder = _Remembering(self.model.git.image_encoder)
         self.model.git.image_encoder = self._encoder
@@ -86,7 +88,7 @@ class _Remembering(nn.Module):
     def look(self, pixel_values: torch.Tensor) -> torch.Tensor:
         return self.encoder(pixel_values).last_hidden_state
 
-    def forward(self, pixel_values: torch.Tensor, **options: Any) -> Any:
+    def forward(self, pixel_values: torch.Tensor, **options: object) -> BaseModelOutput | SimpleNamespace:
         if self.features is None:
             return self.encoder(pixel_values, **options)
         features, self.features = self.features, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, Unpack
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -14,7 +14,7 @@ from transformers import ViltForQuestionAnswering
 from rewards.errors import InputError
 from rewards.images import Picture
 from rewards.judges.base import UnsupportedAbility, check_choices, check_rows
-from rewards.judges.local import LocalJudge
+from rewards.judges.local import LocalJudge, LocalOptions
 from rewards.judges.pictures import pictures_of_rows, straight_through, with_gradient
 from rewards.judges.prompting import PlainText
 
@@ -51,7 +51,7 @@ class VQAJudge(LocalJudge):
 
     one_word = "{question}"
 
-    def __init__(self, path: str, *, rows_a_batch: int = ROWS_A_BATCH, **options: Any) -> None:
+    def __init__(self, path: str, *, rows_a_batch: int = ROWS_A_BATCH, **options: Unpack[LocalOptions]) -> None:
         super().__init__(path, **options)
         self.rows_a_batch = rows_a_batch
         self.tokenizer = self.processor.tokenizer

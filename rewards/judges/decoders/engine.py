@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -22,6 +22,9 @@ from rewards.judges.decoders.inputs import ARCHITECTURES, TextModel, stackable
 from rewards.judges.decoders.plain import Plain
 from rewards.judges.decoders.rows import Abstained, Asked, Group, Pictured, Rows
 from rewards.judges.decoders.tasks import Batch, Task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -45,7 +48,9 @@ class Engine:
         token_budget: Most slots (rows x tokens) of a batch; halved for good when the device runs out of memory.
     """
 
-    def __init__(self, name: str, model: Any, encoder: Encoder, device: torch.device, token_budget: int) -> None:
+    def __init__(
+        self, name: str, model: PreTrainedModel, encoder: Encoder, device: torch.device, token_budget: int
+    ) -> None:
         self.name = name
         self.encoder = encoder
         self.token_budget = token_budget

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rewards.judges.base import UnsupportedAbility
+from rewards.judges.prompting import Tokenizer
 
 
-def first_tokens(tokenizer: Any, forms: Sequence[str]) -> list[int]:
+def first_tokens(tokenizer: Tokenizer, forms: Sequence[str]) -> list[int]:
     """Ids of the first tokens of some spellings of one answer, each once.
 
     Two spellings may share their first token (" y.." and "y.." in one vocabulary); counted twice, a probability could

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from transformers import DynamicCache
+from transformers import DynamicCache, ProcessorMixin
 
 from rewards.judges.decoders.rows import Group
 
@@ -31,7 +31,7 @@ class TextModel:
         packs: Whether several continuations may stand in one row under a mask of ours.
     """
 
-    def __init__(self, model: Any, processor: Any, device: torch.device) -> None:
+    def __init__(self, model: Any, processor: ProcessorMixin, device: torch.device) -> None:
         self.model = model
         self.processor = processor
         self.device = device

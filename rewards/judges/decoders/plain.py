@@ -18,7 +18,7 @@ class Plain:
 
     def logits(self, inputs: Mapping[str, torch.Tensor], then: Sequence[int] = ()) -> torch.Tensor:
         """Float32 logits `(1 + len(then), V)` after the prompt and after each token of `then`."""
-        full: dict[str, Any] = with_tokens(inputs, then)
+        full: dict[str, torch.Tensor | int] = {**with_tokens(inputs, then)}
         kept = len(then) + 1
         if self._keeps_logits:
             full["logits_to_keep"] = kept

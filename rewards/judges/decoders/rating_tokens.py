@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rewards.judges.base import UnsupportedAbility
-from rewards.judges.prompting import added_tokens
+from rewards.judges.prompting import Tokenizer, added_tokens
 
 _BLANKS = ("", " ", "Ġ", "▁")
 
@@ -24,7 +24,7 @@ class RatingTokens(NamedTuple):
     variants: list[list[int]]
 
 
-def continuation(tokenizer: Any, tail: str, text: str) -> list[int]:
+def continuation(tokenizer: Tokenizer, tail: str, text: str) -> list[int]:
     """Ids with which a judge would go on with `text` after a prompt that ends in `tail`.
 
     A blank comes first unless `tail` ends in a blank or a control token.
@@ -37,7 +37,7 @@ def continuation(tokenizer: Any, tail: str, text: str) -> list[int]:
     return tokenizer.encode(glue + text, add_special_tokens=False)
 
 
-def find_rating_tokens(tokenizer: Any, tail: str, ratings: Sequence[str]) -> RatingTokens:
+def find_rating_tokens(tokenizer: Tokenizer, tail: str, ratings: Sequence[str]) -> RatingTokens:
     """The tokens of each rating, verified: each spells its rating, and none spells two.
 
     Raises:
@@ -67,7 +67,7 @@ def find_rating_tokens(tokenizer: Any, tail: str, ratings: Sequence[str]) -> Rat
     return RatingTokens(list(bridges.pop()), variants)
 
 
-def following_tokens(tokenizer: Any, tail: str, said: str, ratings: Sequence[str]) -> RatingTokens:
+def following_tokens(tokenizer: Tokenizer, tail: str, said: str, ratings: Sequence[str]) -> RatingTokens:
     """The token of each rating right after what a judge has already said: the 8 of "0.8" after "0.".
 
     Raises:
@@ -85,15 +85,15 @@ def following_tokens(tokenizer: Any, tail: str, said: str, ratings: Sequence[str
     return RatingTokens(bridge, variants)
 
 
-def _variants(tokenizer: Any, rating: str) -> list[int]:
+def _variants(tokenizer: Tokenizer, rating: str) -> list[int]:
     candidates = {tokenizer.convert_tokens_to_ids(blank + rating) for blank in _BLANKS}
     for written in (rating, " " + rating):
         ids = tokenizer.encode(written, add_special_tokens=False)
         if len(ids) == 1:
             candidates.add(ids[0])
-    candidates -= {None, tokenizer.unk_token_id}
-    return sorted(token for token in candidates if tokenizer.decode([token]).strip() == rating)
+    candidates.discard(tokenizer.unk_token_id)
+    return sorted(token for token in candidates if token is not None and tokenizer.decode([token]).strip() == rating)
 
 
-def _ends_in_added_token(tokenizer: Any, tail: str) -> bool:
+def _ends_in_added_token(tokenizer: Tokenizer, tail: str) -> bool:
     return any(tail.endswith(token) for token in added_tokens(tokenizer))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -15,6 +15,9 @@ from rewards.judges.decoders.encoding import Encoder, Looked
 from rewards.judges.decoders.reading import Reading
 from rewards.judges.pictures import pictures_of_rows
 from rewards.judges.prompting import added_tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Asked(NamedTuple):
@@ -73,7 +76,7 @@ class Rows:
         model: Its model: how many tokens its context has.
     """
 
-    def __init__(self, encoder: Encoder, model: Any) -> None:
+    def __init__(self, encoder: Encoder, model: PreTrainedModel) -> None:
         self.encoder = encoder
         # What plain text may become: the unknown token, and single bytes where a tokenizer falls back to them.
         tokenizer = encoder.tokenizer

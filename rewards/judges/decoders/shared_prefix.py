@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from transformers import DynamicCache
@@ -36,7 +36,7 @@ class State(NamedTuple):
         next_position: `(B,)` rotary position of the next token. With pictures in 2-D positions it is not the length.
     """
 
-    cache: Any
+    cache: DynamicCache
     mask: torch.Tensor
     next_position: torch.Tensor
 

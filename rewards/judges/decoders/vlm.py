@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
+from torch import nn
 from torch.nn.functional import pad
 from transformers import AutoModelForImageTextToText
 
@@ -20,9 +21,9 @@ from rewards.judges.decoders.rating_tokens import RatingTokens, continuation, fi
 from rewards.judges.decoders.reading import Reading
 from rewards.judges.decoders.rows import Abstained, Asked
 from rewards.judges.decoders.tasks import Read, Write
-from rewards.judges.local import LocalJudge
+from rewards.judges.local import LocalJudge, LocalOptions
 from rewards.judges.pictures import with_gradient
-from rewards.judges.prompting import Prompting
+from rewards.judges.prompting import Prompting, Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class VLMJudge(LocalJudge):
 
     model_class = AutoModelForImageTextToText
 
-    def __init__(self, path: str, *, token_budget: int = TOKEN_BUDGET, **options: Any) -> None:
+    def __init__(self, path: str, *, token_budget: int = TOKEN_BUDGET, **options: Unpack[LocalOptions]) -> None:
         super().__init__(path, **options)
         self.prompting = Prompting(self.processor)
         encoder = Encoder(self.processor, self.prompting, self.device, self.model.dtype)
@@ -78,7 +79,7 @@ class VLMJudge(LocalJudge):
         except UnsupportedAbility as error:  # it may still answer questions; rate() raises
             logger.warning("judge %s cannot rate on %s: %s", self.name, DEFAULT_RATINGS, error)
 
-    def _parts(self) -> list[Any]:
+    def _parts(self) -> list[nn.Module]:
         # Shared prefixes go through the model below the language head, the plain path through the whole.
         return [self.model.model] if self.model.config.model_type in ARCHITECTURES else [self.model]
 
@@ -272,7 +273,7 @@ def _checked(row: Asked, read: torch.Tensor) -> torch.Tensor | Abstained:
     return read
 
 
-def _stop_tokens(model: Any, tokenizer: Any) -> list[int]:
+def _stop_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
     configured = getattr(model.generation_config, "eos_token_id", None)
     if configured is None:
         configured = tokenizer.eos_token_id

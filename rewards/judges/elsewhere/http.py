@@ -251,7 +251,7 @@ class _Loop:
         self._process: int | None = None
         self._lock = threading.Lock()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[object, None, T]) -> T:
         """The result of `work`, which runs beside what other threads have given."""
         with self._lock:
             if self._process != os.getpid():  # the threads of a process do not survive its fork

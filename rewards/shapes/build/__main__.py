@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -13,7 +12,7 @@ from rewards.shapes.build.common import BuildConfig
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "weights"
 STAGES = ("_generated", "_unsure", "_false_details")  # second stages: they go on in the folder of the first
-PARTS: dict[str, dict[str, Any]] = {
+PARTS: dict[str, dict[str, float]] = {
     "vae": {"steps": 6000, "batch_size": 16, "learning_rate": 2e-3},
     "vqa_judge": {"steps": 4000, "batch_size": 32, "learning_rate": 1e-3},
     "stable_diffusion": {"steps": 3872, "batch_size": 32, "learning_rate": 1e-3},

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
 
 
@@ -38,12 +38,12 @@ class BuildLog:
         command = f"python -m rewards.shapes.build {part} --steps {config.steps} --seed {config.seed}"
         self._write({"part": part, "command": command, "torch": torch.__version__, **settings})
 
-    def __call__(self, **values: Any) -> None:
+    def __call__(self, **values: float) -> None:
         row = {k: round(v, 5) if isinstance(v, float) else v for k, v in values.items()}
         row["cpu_seconds"] = round(time.process_time() - self.cpu)
         self._write(row)
 
-    def _write(self, row: dict[str, Any]) -> None:
+    def _write(self, row: dict[str, float]) -> None:
         with self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")
         print(row, flush=True)
@@ -74,6 +74,6 @@ def update(loss: torch.Tensor, optimizer: torch.optim.Optimizer, parameters: lis
     optimizer.step()
 
 
-def to_tensor(pictures: Any) -> torch.Tensor:
+def to_tensor(pictures: np.ndarray) -> torch.Tensor:
     """NHWC float array to a contiguous NCHW tensor."""
     return torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous()

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rewards.errors import InputError
 from rewards.judges.local import resolve_device, resolve_dtype
 from rewards.judges.thoughts import CLOSES, OPENS, WHOLE
+from rewards.runs.files import Json
 from rewards.tifa.questions.language_model import NEW_TOKENS, Completion, few_shot_prompt, prompt_hash
 
 LLAMA2 = "tifa-benchmark/llama2_tifa_question_generation"
@@ -68,7 +69,7 @@ class ChatModel:
         controls = {str(token) for token in [*self.tokenizer.get_added_vocab(), *self.tokenizer.all_special_tokens]}
         self._controls = re.compile("|".join(re.escape(t) for t in sorted(controls, key=len, reverse=True)) or "(?!)")
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         """Model, revision, dtype, prompt hash and decoding."""
         return {
             "model": self.name,

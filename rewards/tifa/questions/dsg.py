@@ -12,7 +12,6 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rewards.runs.csv_files import csv_rows
 from rewards.runs.files import write_whole
@@ -69,7 +68,7 @@ def read_dsg(path: str | Path) -> DSGFile:
     return found
 
 
-def read_item(rows: Sequence[tuple[str, Mapping[str, Any]]], found: DSGFile) -> None:
+def read_item(rows: Sequence[tuple[str, Mapping[str, str]]], found: DSGFile) -> None:
     """Add the questions of one prompt, and what is wrong with its rows, to `found`.
 
     Args:
@@ -103,7 +102,7 @@ def read_item(rows: Sequence[tuple[str, Mapping[str, Any]]], found: DSGFile) -> 
 
 
 def _question(
-    row: Mapping[str, Any], text: str, parents: tuple[str, ...], kept: list[dict[str, str]], element_type: str
+    row: Mapping[str, str], text: str, parents: tuple[str, ...], kept: list[dict[str, str]], element_type: str
 ) -> Question:
     return Question(
         text, _YES_NO, "yes", row["keywords"].strip(), element_type, row["text"].strip(), row["item_id"],
@@ -111,7 +110,7 @@ def _question(
     )  # fmt: skip
 
 
-def _parents(where: str, row: Mapping[str, Any], texts: Mapping[str, str], found: DSGFile) -> list[str]:
+def _parents(where: str, row: Mapping[str, str], texts: Mapping[str, str], found: DSGFile) -> list[str]:
     """Texts of the questions that a row depends on; what cannot be used is reported."""
     parsed = parse_dependency(row["dependency"])
     unknown = [str(number) for number in parsed.parents if str(number) not in texts]
@@ -121,7 +120,7 @@ def _parents(where: str, row: Mapping[str, Any], texts: Mapping[str, str], found
     return [texts[str(number)] for number in parsed.parents if str(number) in texts]
 
 
-def _element_type(row: Mapping[str, Any]) -> str:
+def _element_type(row: Mapping[str, str]) -> str:
     broad, detailed = row["category_broad"].strip(), row["category_detailed"].strip()
     return broad if detailed in _NO_DETAIL else f"{broad}.{detailed}"
 

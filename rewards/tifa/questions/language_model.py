@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
+
+from rewards.runs.files import Json
 
 NEW_TOKENS = 2048
 """Longest output in tokens: a description of ten elements needs about 900."""
@@ -32,7 +34,7 @@ class Completion(NamedTuple):
 class LanguageModel(Protocol):
     """Writes the questions of descriptions, and whatever else it is asked for."""
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         """Model, revision and prompt hash, for the provenance of every question."""
         ...
 

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rewards.errors import InputError
 from rewards.runs.files import text_lines
@@ -57,7 +57,7 @@ def read_prompts(source: str | Path) -> list[Prompt]:
     return _collect(_json_lines(lines, str(path)) if path.suffix == ".jsonl" else lines, str(path))
 
 
-def _json_lines(lines: Sequence[str], name: str) -> Iterable[Any]:
+def _json_lines(lines: Sequence[str], name: str) -> Iterable[object]:
     for number, line in enumerate(lines):
         if line.strip():
             try:
@@ -66,7 +66,7 @@ def _json_lines(lines: Sequence[str], name: str) -> Iterable[Any]:
                 raise InputError(f"{name}, line {number + 1} is not JSON: {error}") from error
 
 
-def _dataset_rows(path: Path) -> Iterable[Any]:
+def _dataset_rows(path: Path) -> Iterable[object]:
     from datasets import Dataset, load_from_disk
 
     try:
@@ -76,11 +76,11 @@ def _dataset_rows(path: Path) -> Iterable[Any]:
     if not isinstance(data, Dataset):
         raise InputError(f"{path} holds the splits {', '.join(data)}; pass the folder of one of them")
     # Pictures in other columns need not be decoded.
-    kept: Iterable[Any] = data.select_columns([name for name in ("id", *TEXT_COLUMNS) if name in data.column_names])
+    kept: Iterable[object] = data.select_columns([name for name in ("id", *TEXT_COLUMNS) if name in data.column_names])
     return kept
 
 
-def _collect(rows: Iterable[Any], name: str) -> list[Prompt]:
+def _collect(rows: Iterable[object], name: str) -> list[Prompt]:
     found: dict[str | int, Prompt] = {}
     for number, row in enumerate(rows):
         prompt = _prompt(row, f"{name}, row {number}")
@@ -92,7 +92,7 @@ def _collect(rows: Iterable[Any], name: str) -> list[Prompt]:
     return list(found.values())
 
 
-def _prompt(row: Any, where: str) -> Prompt | None:
+def _prompt(row: object, where: str) -> Prompt | None:
     if isinstance(row, str):
         if not row.strip():
             return None

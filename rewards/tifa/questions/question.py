@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
-from rewards.runs.files import is_whole_text
+from rewards.runs.files import Json, is_whole_text
 from rewards.tifa.normalization import collapse_blanks, normalize_answer
 from rewards.tifa.numbers import NUMBER_WORDS, is_number
 
@@ -170,7 +170,7 @@ def check_storable(*values: object) -> None:
             raise InputError(f"{value!r:.100} is too large; a whole number of 64 bits is needed, or a text")
 
 
-def question_from_row(row: Any) -> Question:
+def question_from_row(row: object) -> Question:
     """One object of the official JSON -> a :class:`Question`.
 
     Args:
@@ -197,7 +197,7 @@ def question_from_row(row: Any) -> Question:
     return question
 
 
-def question_to_row(question: Question) -> dict[str, Any]:
+def question_to_row(question: Question) -> dict[str, Json]:
     """A :class:`Question` -> an object of the official JSON; the inverse of :func:`question_from_row`."""
     row = _plain_row(question)
     for key, value in question.extra.items():
@@ -207,7 +207,7 @@ def question_to_row(question: Question) -> dict[str, Any]:
     return row
 
 
-def _plain_row(question: Question) -> dict[str, Any]:
+def _plain_row(question: Question) -> dict[str, Json]:
     row = {key: getattr(question, name) for key, name in _FIELDS.items()}
     row["choices"], row["depends_on"] = list(question.choices), list(question.depends_on)
     return {key: value for key, value in row.items() if value not in ("", []) or key not in _OPTIONAL}
@@ -225,18 +225,18 @@ def _read(key: str, value: Any) -> Any:
     return value
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same(left: object, right: object) -> bool:
     # As JSON, because 1 == True == 1.0 in Python.
     return json.dumps(left, ensure_ascii=False) == json.dumps(right, ensure_ascii=False)
 
 
-def _agrees(key: str, written: Any, value: Any) -> bool:
+def _agrees(key: str, written: object, value: Any) -> bool:
     if key == "caption" and isinstance(written, str):
         return collapse_blanks(written) == collapse_blanks(value)
     return bool(_read(key, written) == value)
 
 
-def parse_rows(rows: Iterable[Any], source: str = "rows") -> tuple[list[Question], list[str]]:
+def parse_rows(rows: Iterable[object], source: str = "rows") -> tuple[list[Question], list[str]]:
     """Read what can be read.
 
     Args:
@@ -283,7 +283,7 @@ def read_json(path: str | Path) -> Any:
         raise InputError(f"{path} is not JSON: {error}") from error
 
 
-def read_json_list(path: str | Path) -> list[Any]:
+def read_json_list(path: str | Path) -> list[object]:
     """Parse a JSON file that must hold a list."""
     rows = read_json(path)
     if not isinstance(rows, list):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from rewards.judges.elsewhere.http import Budget, Connection, GaveUp
 from rewards.judges.elsewhere.said import read_answer, was_cut
@@ -56,7 +55,7 @@ class ServerModel:
         self._connection = Connection(base_url, os.environ.get(api_key_env), deadline, timeout)
         self._connection.require_model(model)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         """Model, server and prompt hash."""
         return {
             "model": self.name,

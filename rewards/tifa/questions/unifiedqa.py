@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import torch
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from rewards.errors import InputError
 from rewards.judges.local import resolve_device, resolve_dtype
+from rewards.runs.files import Json
 from rewards.tifa.questions.question import Question
 
 UNIFIEDQA = "allenai/unifiedqa-v2-t5-large-1363200"
@@ -24,7 +25,7 @@ _SEPARATOR = " \\n "
 class TextAnswerer(Protocol):
     """Answers questions from their prompts."""
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         """What must be recorded with its answers."""
         ...
 
@@ -62,7 +63,7 @@ class UnifiedQA:
         self.encoding = encoding
         self.device = resolve_device(device)
         try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision)
+            self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, revision=revision)
             model: Any = AutoModelForSeq2SeqLM.from_pretrained(
                 name, revision=revision, dtype=resolve_dtype(dtype, self.device)
             )
@@ -72,7 +73,7 @@ class UnifiedQA:
         self.name = name
         self.revision = getattr(self.model.config, "_commit_hash", None) or revision
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         """Name, revision, dtype and encoding."""
         dtype = str(self.model.dtype).removeprefix("torch.")
         return {"name": self.name, "revision": self.revision, "dtype": dtype, "encoding": self.encoding}

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
 
 from rewards._version import __version__
 from rewards.errors import InputError
+from rewards.runs.files import Json
 from rewards.tifa.normalization import collapse_blanks
 from rewards.tifa.questions.question import Question
 from rewards.tifa.store import schema
@@ -55,7 +55,7 @@ def prompt_number(connection: sqlite3.Connection, id: str | int, prompt: str) ->
     return int(row["number"])
 
 
-def add_provenance(connection: sqlite3.Connection, data: Mapping[str, Any], stamp: bool = True) -> int:
+def add_provenance(connection: sqlite3.Connection, data: Mapping[str, Json], stamp: bool = True) -> int:
     """The number of a provenance, which is made where absent; `stamp` adds date and version."""
     stamps = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "version": __version__} if stamp else {}
     text = dump(stamps | dict(data))
@@ -82,7 +82,7 @@ def _read_choices(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
 
-def scored_fields(question: Question) -> list[Any]:
+def scored_fields(question: Question) -> list[object]:
     """What a score depends on; two questions that agree in it are the same."""
     prompt, text = collapse_blanks(question.prompt), collapse_blanks(question.text)
     fields = [question.id, prompt, text, list(question.choices), question.answer, question.element_type]
@@ -99,7 +99,7 @@ def text_key(text: str) -> bytes:
     return blake2b(collapse_blanks(text).encode(), digest_size=8).digest()
 
 
-def dump(value: Any) -> str:
+def dump(value: object) -> str:
     """Compact JSON; an error names what is not JSON."""
     if isinstance(value, Mapping):
         value = dict(value)

@@ -6,10 +6,10 @@ import os
 import sqlite3
 import threading
 from pathlib import Path
-from typing import Any
 
 from rewards import databases
 from rewards.errors import InputError
+from rewards.tifa.questions.question import Question
 
 VERSION = 3
 APPLICATION_ID = 0x54494641
@@ -66,8 +66,8 @@ class Connections(threading.local):
         self._create = create
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
-        self._kept: dict[Any, Any] = {}
-        self._kept_at: Any = None
+        self._kept: dict[str | int, tuple[Question, ...]] = {}
+        self._kept_at: tuple[int, int] | None = None
 
     def get(self) -> sqlite3.Connection:
         """The open connection.
@@ -82,7 +82,7 @@ class Connections(threading.local):
             self._connection, self._pid = _open(self._path, self._create), os.getpid()
         return self._connection
 
-    def kept(self, version: Any, limit: int) -> dict[Any, Any]:
+    def kept(self, version: tuple[int, int], limit: int) -> dict[str | int, tuple[Question, ...]]:
         """A dict that is emptied whenever `version` changes or it has grown beyond `limit` entries."""
         if version != self._kept_at or len(self._kept) > limit:
             self._kept, self._kept_at = {}, version

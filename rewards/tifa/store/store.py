@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from rewards import databases
 from rewards.errors import InputError, RewardsError
+from rewards.runs.files import Json
 from rewards.tifa.normalization import collapse_blanks
 from rewards.tifa.questions.question import Question
 from rewards.tifa.store import rows, schema
@@ -51,7 +52,7 @@ class Note(NamedTuple):
 
     id: str | int
     prompt: str
-    data: Mapping[str, Any]
+    data: Mapping[str, Json]
 
 
 class QuestionStore:
@@ -87,10 +88,10 @@ class QuestionStore:
     def __repr__(self) -> str:
         return f"QuestionStore({str(self.path)!r})"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, Path]:
         return {"path": self.path}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, Path]) -> None:
         self.__init__(state["path"], create=False)  # type: ignore[misc]
 
     # Writing
@@ -98,7 +99,7 @@ class QuestionStore:
     def add(
         self,
         questions: Iterable[Question],
-        provenance: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, Json] | None = None,
         on_conflict: str = "error",
         notes: Iterable[Note] = (),
     ) -> Added:
@@ -136,7 +137,7 @@ class QuestionStore:
                 connection.execute("UPDATE prompts SET note = ? WHERE number = ?", (rows.dump(note.data), number))
         return Added(**counts)
 
-    def record_checks(self, checks: Iterable[tuple[Question, Mapping[str, Any], bool]]) -> None:
+    def record_checks(self, checks: Iterable[tuple[Question, Mapping[str, Json], bool]]) -> None:
         """Keep what a filter found out about questions (see :mod:`rewards.tifa.questions.filtering`).
 
         Args:
@@ -156,7 +157,7 @@ class QuestionStore:
                 connection.execute(f"UPDATE questions SET checks = ?, kept = ? {_ONE_QUESTION}", values)
             change_totals(connection, changes)
 
-    def set_meta(self, key: str, value: Any) -> None:
+    def set_meta(self, key: str, value: Json) -> None:
         """Keep one named JSON value about the whole store, such as the filter's mode."""
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, rows.dump(value)))
@@ -273,7 +274,7 @@ class QuestionStore:
         """The element types of the questions that are asked, sorted; kept in the file, however many there are."""
         return self._totals().element_types
 
-    def provenance(self, question: Question) -> dict[str, Any]:
+    def provenance(self, question: Question) -> dict[str, Json]:
         """Who made a question and how, with `date` (UTC) and `version`; under `filter` what :meth:`record_checks`
         kept.
 
@@ -288,10 +289,11 @@ class QuestionStore:
             raise InputError(f"question {question.text!r} of id {question.id!r} is not in {self.path}")
         return self._origin(row["origin"]) | ({"filter": json.loads(row["checks"])} if row["checks"] else {})
 
-    def meta(self, key: str) -> Any:
+    def meta(self, key: str) -> Json:
         """The value kept by :meth:`set_meta`, or None."""
         value = self._scalar("SELECT value FROM meta WHERE key = ?", (key,))
-        return None if value is None else json.loads(value)
+        kept: Json = None if value is None else json.loads(value)
+        return kept
 
     def fingerprint(self, prompts: Sequence[str | int] | None = None) -> str:
         """32 hexadecimal digits that change when a question that is asked changes, comes or goes.
@@ -340,10 +342,10 @@ class QuestionStore:
                 write_totals(connection, totals)
         return totals
 
-    def _origin(self, number: int) -> dict[str, Any]:
+    def _origin(self, number: int) -> dict[str, Json]:
         return dict(json.loads(self._scalar("SELECT data FROM provenance WHERE number = ?", (number,))))
 
-    def _memory(self) -> dict[Any, Any]:
+    def _memory(self) -> dict[str | int, tuple[Question, ...]]:
         """What was read from the file and is still true."""
         with self._errors():
             connection = self._connections.get()
@@ -351,7 +353,7 @@ class QuestionStore:
             version = (connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes)
         return self._connections.kept(version, _PREPARED_LIMIT)
 
-    def _scalar(self, query: str, values: tuple[Any, ...] = ()) -> Any:
+    def _scalar(self, query: str, values: tuple[object, ...] = ()) -> Any:
         with self._errors():
             row = self._connections.get().execute(query, values).fetchone()
         return None if row is None else row[0]

@@ -20,6 +20,7 @@ import torch
 from accelerate import Accelerator
 
 from rewards.errors import InputError
+from rewards.runs.files import Json
 from rewards.runs.folder import list_checkpoints
 from rewards.trainers.diffusion.optimization import Optimization
 from rewards.trainers.diffusion.policy.base import Policy
@@ -32,7 +33,7 @@ class State(TypedDict):
     step: int
     statistics: Any
     rates: list[float]
-    reward: Any
+    reward: Mapping[str, Json]
     audit_first_gap: float | None
     counts: list[int]
     steps_taken: list[int]
@@ -64,7 +65,7 @@ def save_checkpoint(
     Raises:
         RewardsError: A value of any of them is not finite; nothing is written.
     """
-    saved: dict[str, Any] = {
+    saved: dict[str, object] = {
         "optimizer": optimization.optimizer.state_dict(),
         "kept": {name: list(values) for name, values in kept.items()},
     }
@@ -128,7 +129,7 @@ def load_checkpoint(
     return saved["kept"]
 
 
-def _random_state() -> dict[str, Any]:
+def _random_state() -> dict[str, object]:
     version, internal, gauss = random.getstate()
     name, keys, *rest = np.random.get_state()
     return {

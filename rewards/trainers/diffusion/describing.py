@@ -6,11 +6,11 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 import yaml
+from accelerate.tracking import GeneralTracker
 from PIL import Image
 from torch import Tensor
 
@@ -89,7 +89,7 @@ def evaluation_record(
     return Record(step, reward.__name__, samples)
 
 
-def track_pictures(trackers: Sequence[Any], step: int, evaluation: Evaluation) -> None:
+def track_pictures(trackers: Sequence[GeneralTracker], step: int, evaluation: Evaluation) -> None:
     """Send an evaluation's pictures to the trackers that show pictures (TensorBoard, W&B, trackio).
 
     Args:

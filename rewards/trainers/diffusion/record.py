@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
+from diffusers import DiffusionPipeline
 from diffusers.configuration_utils import ConfigMixin
 from torch import nn
 from transformers import ImageProcessingMixin, PreTrainedModel, PreTrainedTokenizerBase
@@ -66,7 +66,7 @@ def identity(
     }
 
 
-def base_model(pipeline: Any) -> dict[str, Json]:
+def base_model(pipeline: DiffusionPipeline) -> dict[str, Json]:
     """The identity of a pipeline as it was loaded: its class, the weights of every part, and every part's config (of a
     tokenizer its vocabulary)."""
     components = getattr(pipeline, "components", {})  # what is no pipeline is refused with a clear error later

@@ -15,7 +15,7 @@ from rewards.build import ORACLE, RewardSettings, build_reward
 from rewards.errors import InputError
 from rewards.reward import Reward
 from rewards.runs.config import load_config
-from rewards.runs.files import finite_or_none, write_json
+from rewards.runs.files import Json, finite_or_none, write_json
 from rewards.runs.folder import RunFolder
 from rewards.tifa.store.store import QuestionStore
 from rewards.trainers.diffusion.loop import DiffusionTrainer
@@ -30,7 +30,7 @@ from rewards.trainers.diffusion.summary import baseline, summarize
 SHAPES_PIPELINE = Path(__file__).resolve().parents[2] / "shapes" / "weights" / "stable_diffusion"
 
 
-def run_diffusion(config: DiffusionRunConfig) -> dict[str, Any]:
+def run_diffusion(config: DiffusionRunConfig) -> dict[str, Json]:
     """Train a pipeline and compare before and after on held-out prompts.
 
     Args:
@@ -54,7 +54,7 @@ def run_diffusion(config: DiffusionRunConfig) -> dict[str, Any]:
             lock.release()
 
 
-def _trained(config: DiffusionRunConfig, trainer: DiffusionTrainer, started: float) -> dict[str, Any]:
+def _trained(config: DiffusionRunConfig, trainer: DiffusionTrainer, started: float) -> dict[str, Json]:
     trainer.train()
     baselines = [baseline(trainer, scale) for scale in config.baseline_guidance_scales if config.num_eval_prompts]
     result = summarize(trainer, baselines) | {"seconds": time.perf_counter() - started}
@@ -109,7 +109,7 @@ def new_methods(config: DiffusionRunConfig) -> list[Method[Any]]:
     return stages
 
 
-def _new_method(name: str, settings: Mapping[str, Any], config: DiffusionRunConfig, where: str) -> Method[Any]:
+def _new_method(name: str, settings: Mapping[str, object], config: DiffusionRunConfig, where: str) -> Method[Any]:
     of_run = ("output_dir", "resume", "overwrite", "seed")
     for key in of_run:
         if key in settings:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rewards.errors import InputError
+from rewards.runs.files import Json
 from rewards.trainers.diffusion.config import DiffusionConfig
 from rewards.trainers.diffusion.methods.base import Method
 
@@ -70,7 +71,7 @@ class Stages:
                 return number
         return len(self._methods) - 1
 
-    def identity(self, may_change: frozenset[str]) -> list[dict[str, Any]]:
+    def identity(self, may_change: frozenset[str]) -> list[dict[str, Json]]:
         """The settings of each stage that a result depends on."""
         return [
             {"method": method.name}

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from rewards.runs import summary as runs
+from rewards.runs.files import Json
 from rewards.tables import text_table
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 
 
-def summarize(trainer: DiffusionTrainer, baselines: list[dict[str, Any]]) -> dict[str, Any]:
+def summarize(trainer: DiffusionTrainer, baselines: list[dict[str, Json]]) -> dict[str, Json]:
     """The summary of a finished run, from its files (so that a resumed run has the whole of it).
 
     Returns:
@@ -27,9 +28,9 @@ def summarize(trainer: DiffusionTrainer, baselines: list[dict[str, Any]]) -> dic
     }
 
 
-def baseline(trainer: DiffusionTrainer, scale: float) -> dict[str, Any]:
+def baseline(trainer: DiffusionTrainer, scale: float) -> dict[str, Json]:
     """The base and the trained model at another guidance scale, on the same prompts and noise."""
-    row: dict[str, Any] = {"guidance_scale": scale}
+    row: dict[str, Json] = {"guidance_scale": scale}
     for name, base in (("base", True), ("trained", False)):
         evaluation = trainer.evaluate(guidance_scale=scale, base_model=base)
         row[name] = evaluation.metrics[f"eval/rewards/{trainer.eval_reward.__name__}/overall/mean"]

@@ -43,7 +43,7 @@ _OF_THE_BATCH = ("per_device_train_batch_size", "gradient_accumulation_steps", "
 _OWN = tuple(field.name for field in dataclasses.fields(OwnTrainerSettings))
 
 
-def own_settings(trainer: Mapping[str, Any]) -> OwnTrainerSettings:
+def own_settings(trainer: Mapping[str, object]) -> OwnTrainerSettings:
     """The part of the `trainer:` settings that is not TRL's.
 
     Raises:
@@ -55,7 +55,7 @@ def own_settings(trainer: Mapping[str, Any]) -> OwnTrainerSettings:
         raise InputError(f"trainer: {str(error).removeprefix('overrides: ')}") from error
 
 
-def trainer_arguments(config_class: type, trainer: Mapping[str, Any], checkpoints: Path, seed: int) -> Any:
+def trainer_arguments(config_class: type, trainer: Mapping[str, object], checkpoints: Path, seed: int) -> Any:
     """TRL's config from the user's `trainer:` settings; everything else as suits this package.
 
     Args:
@@ -81,7 +81,7 @@ def trainer_arguments(config_class: type, trainer: Mapping[str, Any], checkpoint
     return arguments
 
 
-def trainer_identity(trainer: Mapping[str, Any], arguments: Any, own: OwnTrainerSettings) -> dict[str, Json]:
+def trainer_identity(trainer: Mapping[str, object], arguments: Any, own: OwnTrainerSettings) -> dict[str, Json]:
     """The settings of a trainer that its result depends on; a setting at its default is as if it was not set."""
     config_class = type(arguments)
     defaults = {field.name: field.default for field in dataclasses.fields(config_class)}
@@ -99,7 +99,7 @@ def trainer_identity(trainer: Mapping[str, Any], arguments: Any, own: OwnTrainer
     return settings
 
 
-def _defaults() -> dict[str, Any]:
+def _defaults() -> dict[str, object]:
     on_gpu = torch.cuda.is_available()
     return {
         "use_cpu": not on_gpu,
@@ -112,7 +112,7 @@ def _defaults() -> dict[str, Any]:
     }
 
 
-def _current_names(config_class: type, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _current_names(config_class: type, settings: Mapping[str, object]) -> dict[str, object]:
     """`gradient_checkpointing` under the name that the installed transformers wants; it warns of the other."""
     new = {"gradient_checkpointing": "activation_checkpointing"}
     new["gradient_checkpointing_kwargs"] = "activation_checkpointing_kwargs"

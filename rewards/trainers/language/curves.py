@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -27,7 +26,7 @@ class MetricsCallback(TrainerCallback):
         self.log = MetricsLog(Path(folder) / "metrics.jsonl")
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         """Keep what lies before the checkpoint that the run goes on from."""
         if state.is_world_process_zero:
@@ -38,8 +37,8 @@ class MetricsCallback(TrainerCallback):
         args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
+        logs: dict[str, float] | None = None,
+        **kwargs: object,
     ) -> None:
         """Write one line."""
         metrics = metric_keys(logs or {})
@@ -55,8 +54,8 @@ class QuietProgress(ProgressCallback):
         args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
+        logs: dict[str, float] | None = None,
+        **kwargs: object,
     ) -> None:
         """Show the reward."""
         if state.is_world_process_zero and self.training_bar is not None and (logs or {}).get("reward") is not None:

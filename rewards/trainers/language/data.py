@@ -19,7 +19,7 @@ from rewards.trainers.language.settings import DataSettings
 from rewards.trl_inputs import prompt_text
 
 
-def load_prompts(settings: DataSettings, which: dict[str, Any]) -> Dataset:
+def load_prompts(settings: DataSettings, which: Mapping[str, object]) -> Dataset:
     """Prompts with pictures, in TRL's columns.
 
     Args:

@@ -61,7 +61,7 @@ class HeldOutCallback(TrainerCallback):
         trainer.callback_handler.callbacks.insert(0, _LastEvaluation(self))
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         """Evaluate at step 0; a resumed run takes the first gaps from its first evaluation."""
         if state.is_world_process_zero:
@@ -73,7 +73,9 @@ class HeldOutCallback(TrainerCallback):
             self.restore_gaps(evaluated[0])
             self.best.read(evaluated)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
         """Evaluate every so many steps."""
         if self.every and state.global_step % self.every == 0 and state.global_step < state.max_steps:
             self.evaluate("during", state)
@@ -154,6 +156,6 @@ class _LastEvaluation(TrainerCallback):
         self.held_out = held_out
 
     def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         self.held_out.evaluate("after", state)

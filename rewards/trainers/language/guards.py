@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
+from accelerate import Accelerator
+from torch import nn
+from torch.optim import Optimizer
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import CallbackHandler
 
 from rewards.errors import RewardsError
 from rewards.runs.trl_keys import failure_rates
@@ -35,8 +38,8 @@ class AbstentionGuard(TrainerCallback):
         args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
+        logs: dict[str, float] | None = None,
+        **kwargs: object,
     ) -> None:
         """Look at one log line."""
         for name, rate in failure_rates(logs or {}).items():
@@ -63,8 +66,8 @@ class IdleGuard(TrainerCallback):
         args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
+        logs: dict[str, float] | None = None,
+        **kwargs: object,
     ) -> None:
         """Look at one log line."""
         logs = logs or {}
@@ -93,7 +96,13 @@ class FiniteSteps(TrainerCallback):
         self._in_a_row = 0
 
     def on_pre_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: nn.Module,
+        **kwargs: object,
     ) -> None:
         """Look at the gradients, which are the same on all processes by now."""
         parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
@@ -117,18 +126,19 @@ class FiniteWeights:
     the log lines as `train/skipped_steps`, and no checkpoint holds a value that is not finite."""
 
     # Of transformers' trainers.
-    accelerator: Any
-    callback_handler: Any
-    model: Any
+    accelerator: Accelerator
+    callback_handler: CallbackHandler
+    model: nn.Module
+    optimizer: Optimizer | None
 
     _logged_skips = 0
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         if not self._finite_steps():
             self.callback_handler.add_callback(FiniteSteps())
 
-    def log(self, logs: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+    def log(self, logs: dict[str, float], *args: object, **kwargs: object) -> None:
         """Log a line, with the steps that were skipped since the last one."""
         if "loss" in logs:
             total = sum(guard.skipped for guard in self._finite_steps())
@@ -139,7 +149,7 @@ class FiniteWeights:
     def _finite_steps(self) -> list[FiniteSteps]:
         return [callback for callback in self.callback_handler.callbacks if isinstance(callback, FiniteSteps)]
 
-    def save_model(self, *args: Any, **kwargs: Any) -> None:
+    def save_model(self, *args: object, **kwargs: object) -> None:
         """Write the trained weights.
 
         Raises:
@@ -148,13 +158,13 @@ class FiniteWeights:
         check_finite(trained_values(self))
         super().save_model(*args, **kwargs)  # type: ignore[misc]
 
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+    def _save_checkpoint(self, *args: object, **kwargs: object) -> None:
         kept = {type(c).__name__: c.state() for c in self.callback_handler.callbacks if isinstance(c, RewardState)}
         check_finite(trained_values(self) | kept)
         super()._save_checkpoint(*args, **kwargs)  # type: ignore[misc]
 
 
-def trained_values(trainer: Any) -> dict[str, object]:
+def trained_values(trainer: FiniteWeights) -> dict[str, object]:
     """What a checkpoint of a TRL trainer keeps: trained weights (a value head among them), the running statistics of
     normalisation layers, and what the optimiser has gathered."""
     model = trainer.accelerator.unwrap_model(trainer.model)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from accelerate.utils import gather_object
 from datasets import Dataset
+from transformers import ProcessorMixin
 from trl.data_utils import prepare_multimodal_messages
 
 from rewards.calling import score_for_trl
@@ -82,7 +83,7 @@ class HeldOut:
         self.seed = seed
         self.clusters = clusters(rows, cluster)
 
-    def evaluate(self, model: Any, processor: Any, process: int = 0, processes: int = 1) -> Judged:
+    def evaluate(self, model: Any, processor: ProcessorMixin, process: int = 0, processes: int = 1) -> Judged:
         """Write and judge a text for every row; each process takes its share of the batches.
 
         Args:
@@ -93,7 +94,7 @@ class HeldOut:
         mine = [self.share(model, processor, process, processes)]
         return self.together(gather_object(mine) if processes > 1 else mine)
 
-    def share(self, model: Any, processor: Any, process: int, processes: int) -> Share:
+    def share(self, model: Any, processor: ProcessorMixin, process: int, processes: int) -> Share:
         """What one process writes and judges: every so-manieth batch."""
         starts = range(process * self.batch_size, len(self.rows), processes * self.batch_size)
         batches = [list(range(start, min(start + self.batch_size, len(self.rows)))) for start in starts]
@@ -137,7 +138,7 @@ class HeldOut:
         ]
         return Evaluation(step, self.reward.__name__, samples)
 
-    def _write(self, model: Any, processor: Any, indices: Sequence[int]) -> list[Written]:
+    def _write(self, model: Any, processor: ProcessorMixin, indices: Sequence[int]) -> list[Written]:
         """Texts of one batch, whose noise depends on the seed and the number of the batch."""
         return write_batches(
             model,

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+Metrics: TypeAlias = defaultdict[str, list[float]]
+"""TRL's, by name; one that is new begins as an empty list."""
 
 
 def before_first_update(trainer: Any) -> bool:
@@ -28,21 +34,21 @@ class RatioFromOne:
     """
 
     # Of TRL's trainers.
-    accelerator: Any
-    model: Any
-    _metrics: Any
+    accelerator: Accelerator
+    model: nn.Module
+    _metrics: dict[str, Metrics]
 
     _log_probs: Tensor
-    _starting: dict[str, Any] | None = None
+    _starting: dict[str, Tensor] | None = None
 
-    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+    def _get_per_token_logps_and_entropies(self, *args: object, **kwargs: object) -> tuple[Tensor, ...]:
         result = super()._get_per_token_logps_and_entropies(*args, **kwargs)  # type: ignore[misc]
         self._log_probs = result[0].detach()
         if self._starting is not None:  # RLOO reads this after the pass
             self._starting["old_logps"] = (self._log_probs * self._starting["completion_mask"]).sum(1)
         return result
 
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+    def _compute_loss(self, model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
         mode = "train" if self.model.training else "eval"
         inputs = dict(inputs)
         if mode == "eval" or before_first_update(self):
@@ -55,7 +61,7 @@ class RatioFromOne:
         self._log_ratio(mode, inputs)
         return loss
 
-    def _log_ratio(self, mode: str, inputs: dict[str, Any]) -> None:
+    def _log_ratio(self, mode: str, inputs: Mapping[str, Tensor]) -> None:
         now, mask = self._log_probs, inputs["completion_mask"] * inputs.get("tool_mask", 1)
         if "old_logps" in inputs:
             change = ((now * mask).sum(1) - inputs["old_logps"]).unsqueeze(1)
@@ -66,7 +72,9 @@ class RatioFromOne:
         log_ratio(self._metrics[mode], self.accelerator, change, mask, before_update)
 
 
-def log_ratio(metrics: Any, accelerator: Any, log_ratios: Tensor, mask: Tensor, before_update: bool) -> None:
+def log_ratio(
+    metrics: Metrics, accelerator: Accelerator, log_ratios: Tensor, mask: Tensor, before_update: bool
+) -> None:
     """Log how far the policy has moved from the one that sampled, over the tokens (or texts) of all processes.
 
     Args:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from peft import LoraConfig
+from transformers import PreTrainedModel, ProcessorMixin
 
 from rewards.errors import InputError
 from rewards.generation.checkpoints import load_writer
 from rewards.trainers.language.settings import PolicySettings
 
 
-def load_policy(settings: PolicySettings) -> tuple[Any, Any, LoraConfig | None]:
+def load_policy(settings: PolicySettings) -> tuple[PreTrainedModel, ProcessorMixin, LoraConfig | None]:
     """Model, processor and adapter settings of the policy.
 
     Raises:

@@ -17,11 +17,13 @@ pinned to a minor version and `tests/trainers/language/test_trl_contract.py` nam
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 from trl import GRPOConfig, GRPOTrainer
 
 from rewards.errors import InputError
@@ -117,9 +119,9 @@ class PPOTrainer(MetricsOfAllProcesses, FiniteWeights, ScheduleGoesOn, GRPOTrain
     _name = "PPO"
 
     args: PPOConfig
-    model: Any
+    model: nn.Module
 
-    def __init__(self, model: Any, reward_funcs: Any, args: PPOConfig, **options: Any) -> None:
+    def __init__(self, model: str | PreTrainedModel, reward_funcs: Any, args: PPOConfig, **options: Any) -> None:
         super().__init__(model=model, reward_funcs=reward_funcs, args=args, **options)
         policy = self.accelerator.unwrap_model(self.model)
         self._has_adapter = hasattr(policy, "disable_adapter")
@@ -139,8 +141,14 @@ class PPOTrainer(MetricsOfAllProcesses, FiniteWeights, ScheduleGoesOn, GRPOTrain
         return self.accelerator.unwrap_model(self.model).value_head
 
     def _get_per_token_logps_and_entropies(
-        self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, *args: Any, **kwargs: Any
-    ) -> Any:
+        self,
+        model: nn.Module,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        *args: object,
+        **kwargs: object,
+    ) -> tuple[Tensor, ...]:
         with self._capture.recording(logits_to_keep) as values:
             result = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
@@ -148,11 +156,11 @@ class PPOTrainer(MetricsOfAllProcesses, FiniteWeights, ScheduleGoesOn, GRPOTrain
             self._recorded = (result[0], torch.cat(values))
         return result
 
-    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
+    def _calculate_rewards(self, *args: object, **kwargs: object) -> Tensor:
         self._rewards_per_func = super()._calculate_rewards(*args, **kwargs)
         return self._rewards_per_func
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def _generate_and_score_completions(self, inputs: list[dict[str, object]]) -> dict[str, Tensor]:
         self._recorded = None
         output = super()._generate_and_score_completions(inputs)
         # The parent computes old log-probabilities only where its own loss needs them.
@@ -177,7 +185,7 @@ class PPOTrainer(MetricsOfAllProcesses, FiniteWeights, ScheduleGoesOn, GRPOTrain
         self._log_texts(scores, judged, values, returns, log_probs, reference, mask)
         return output
 
-    def _score_tokens(self, output: dict[str, Any], reference: bool) -> tuple[Tensor, Tensor]:
+    def _score_tokens(self, output: Mapping[str, Tensor], reference: bool) -> tuple[Tensor, Tensor]:
         """Log-probabilities and values of the completions under the policy, or under the policy before training."""
         ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
         attention_mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
@@ -217,7 +225,7 @@ class PPOTrainer(MetricsOfAllProcesses, FiniteWeights, ScheduleGoesOn, GRPOTrain
             self.value_head.bias.add_(mean)
         return values + mean
 
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+    def _compute_loss(self, model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
         mode = "train" if self.model.training else "eval"
         if mode == "eval" or before_first_update(self):
             # The policy that sampled is the policy at hand: the ratio is exactly 1, whatever rounding another batch
@@ -268,11 +276,11 @@ class PPOTrainer(MetricsOfAllProcesses, FiniteWeights, ScheduleGoesOn, GRPOTrain
             if len(kl):
                 log["policy/kl"].append(kl.mean().item())
 
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
         super()._save(output_dir, state_dict)
         if self.args.should_save:
             save_value_head(self.value_head, output_dir or str(self.args.output_dir))
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         self._value_bias_is_set = load_value_head(self.value_head, resume_from_checkpoint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
@@ -28,6 +27,6 @@ class RewardState(TrainerCallback, ExportableState):
             if kept is not None:
                 reward.load_state_dict(kept["attributes"]["state"])
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """For transformers, which writes it into `trainer_state.json`."""
         return {"args": {}, "attributes": {"state": self.reward.state_dict()}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from datasets import Dataset
 from transformers import PrinterCallback, ProgressCallback, TrainerState, set_seed
-from trl import GRPOConfig, RLOOConfig
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from rewards.audit.before import ROWS, audit_before
 from rewards.build import build_reward
@@ -43,7 +43,7 @@ from rewards.trainers.language.rloo import ExactRLOOTrainer
 from rewards.trainers.language.schedule import SchedulePlans
 from rewards.trainers.language.settings import LanguageRunConfig, OwnTrainerSettings
 
-METHODS: Mapping[str, tuple[Any, Any]] = {
+METHODS: Mapping[str, tuple[Callable[..., GRPOTrainer | RLOOTrainer], type[GRPOConfig | RLOOConfig]]] = {
     "grpo": (ExactGRPOTrainer, GRPOConfig),
     "rloo": (ExactRLOOTrainer, RLOOConfig),
     "ppo": (PPOTrainer, PPOConfig),
@@ -72,7 +72,7 @@ def _quiet_about_old_names() -> Iterator[None]:
 
 
 @_quiet_about_old_names()
-def run_language(config: LanguageRunConfig) -> dict[str, Any]:
+def run_language(config: LanguageRunConfig) -> dict[str, Json]:
     """Train, with an evaluation before and after.
 
     Args:
@@ -100,7 +100,7 @@ def run_language(config: LanguageRunConfig) -> dict[str, Any]:
             lock.release()
 
 
-def _run(config: LanguageRunConfig, parts: _Parts, folder: RunFolder) -> dict[str, Any]:
+def _run(config: LanguageRunConfig, parts: _Parts, folder: RunFolder) -> dict[str, Json]:
     arguments = parts.arguments
     with arguments.main_process_first(local=False):
         # The others come when the folder is fresh, or holds what is to be continued.
@@ -126,7 +126,7 @@ def _run(config: LanguageRunConfig, parts: _Parts, folder: RunFolder) -> dict[st
     return summary
 
 
-def training_functions(reward: Reward, own: OwnTrainerSettings) -> tuple[list[Any], list[float]]:
+def training_functions(reward: Reward, own: OwnTrainerSettings) -> tuple[list[Callable[..., object]], list[float]]:
     """What TRL trains on and the weights: the reward as a whole, or each part that it names beforehand.
 
     Raises:
@@ -193,7 +193,9 @@ def _fields(settings: object) -> dict[str, Json]:
     return dict(as_json(settings))  # type: ignore[arg-type]
 
 
-def _trainer(config: LanguageRunConfig, parts: _Parts, folder: RunFolder, checkpoint: Path | None) -> Any:
+def _trainer(
+    config: LanguageRunConfig, parts: _Parts, folder: RunFolder, checkpoint: Path | None
+) -> GRPOTrainer | RLOOTrainer:
     set_seed(config.seed)  # the adapter's weights are drawn before the trainer sets its seed
     model, processor, lora = load_policy(config.policy)
     arguments, own, settings = parts.arguments, parts.own, config.evaluation
@@ -232,7 +234,7 @@ def _trainer(config: LanguageRunConfig, parts: _Parts, folder: RunFolder, checkp
     return trainer
 
 
-def _train(trainer: Any, checkpoint: Path | None) -> None:
+def _train(trainer: GRPOTrainer | RLOOTrainer, checkpoint: Path | None) -> None:
     """Train, or where a checkpoint already holds the last step, only evaluate: Trainer would add one step to it."""
     if checkpoint is not None:
         state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
@@ -250,7 +252,7 @@ def _train(trainer: Any, checkpoint: Path | None) -> None:
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint is not None else None)
 
 
-def failure_rate(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+def failure_rate(rows: Sequence[Mapping[str, float | None]], name: str) -> float | None:
     """Share of training texts that a reward could not judge, from the lines of `metrics.jsonl`.
 
     Returns:
@@ -265,7 +267,7 @@ def failure_rate(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
     return abstained / (abstained + judged) if abstained + judged else None
 
 
-def _write_cards(config: LanguageRunConfig, parts: _Parts, folder: RunFolder, summary: Mapping[str, Any]) -> None:
+def _write_cards(config: LanguageRunConfig, parts: _Parts, folder: RunFolder, summary: Mapping[str, Json]) -> None:
     """The model card, in the run folder and beside the weights."""
     facts = ModelFacts(
         title=folder.path.name,

@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from transformers import TrainerCallback
-from transformers.trainer_callback import ExportableState
+from transformers.trainer_callback import CallbackHandler, ExportableState
 
 from rewards.errors import InputError
 
@@ -69,7 +70,7 @@ class SchedulePlans(TrainerCallback, ExportableState):
         elif steps != self.plans[-1].steps:
             self.plans.append(Plan(self.step, steps))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """For transformers, which writes it into `trainer_state.json`."""
         return {"args": {}, "attributes": {"plans": [list(plan) for plan in self.plans]}}
 
@@ -79,10 +80,10 @@ class ScheduleGoesOn:
     continuous. Takes the plans from :class:`SchedulePlans` among the callbacks; without one nothing changes."""
 
     # Of transformers' trainers.
-    callback_handler: Any
-    lr_scheduler: Any
+    callback_handler: CallbackHandler
+    lr_scheduler: LambdaLR | None
 
-    def create_scheduler(self, num_training_steps: int, *args: Any, **kwargs: Any) -> Any:
+    def create_scheduler(self, num_training_steps: int, *args: object, **kwargs: object) -> LRScheduler:
         """Build the schedule of the first plan, and walk it at the pace of the later ones."""
         found = [callback for callback in self.callback_handler.callbacks if isinstance(callback, SchedulePlans)]
         if not found or self.lr_scheduler is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch import Tensor
+from torch import Tensor, nn
 
 from rewards.runs.metrics import merge_metrics
 
@@ -24,16 +25,16 @@ class MetricsOfAllProcesses:
     """
 
     # Of TRL's trainers.
-    accelerator: Any
-    model: Any
+    accelerator: Accelerator
+    model: nn.Module
     _metrics: Any
     _pending_metrics: Any
 
-    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+    def _generate(self, *args: object, **kwargs: object) -> Any:
         with self._timed("time/sample"):
             return super()._generate(*args, **kwargs)  # type: ignore[misc]
 
-    def _calculate_rewards(self, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
+    def _calculate_rewards(self, inputs: Sequence[object], *args: object, **kwargs: object) -> Tensor:
         with self._timed("time/judge"):
             rewards = super()._calculate_rewards(inputs, *args, **kwargs)  # type: ignore[misc]
         if self.accelerator.num_processes > 1:

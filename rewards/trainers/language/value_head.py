@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -41,6 +41,12 @@ class ValueHead(nn.Linear):
             return self(states.float()).squeeze(-1)
 
 
+class _Output(Protocol):
+    """What a backbone returns."""
+
+    last_hidden_state: Tensor
+
+
 class ValueCapture:
     """Computes values during the policy's own forward pass, while asked to.
 
@@ -68,7 +74,7 @@ class ValueCapture:
         finally:
             self._completion_length, self._values = None, []
 
-    def _record(self, module: nn.Module, inputs: Any, output: Any) -> Any:
+    def _record(self, module: nn.Module, inputs: object, output: _Output) -> _Output | None:
         if self._completion_length is None:
             return None
         hidden = output.last_hidden_state

@@ -49,7 +49,7 @@ def load(name: str) -> Answer:
     return lambda picture, question: str(ofa({"image": picture, "text": question.lower()})[OutputKeys.TEXT][0])
 
 
-def answer_rows(body: Dict[str, Any], answer: Answer) -> Dict[str, Any]:
+def answer_rows(body: Dict[str, Any], answer: Answer) -> Dict[str, object]:
     """The answers of a request; None for a row whose picture cannot be read or that the model fails on."""
     from PIL import Image
 
@@ -69,8 +69,8 @@ def answer_rows(body: Dict[str, Any], answer: Answer) -> Dict[str, Any]:
 
 def make_server(name: str, answer: Answer, host: str, port: int, token: Optional[str]) -> ThreadingHTTPServer:
     """The HTTP server; `serve_forever()` runs it."""
-    identity: Dict[str, Any] = {"name": name, "revision": None, "dtype": None, "preprocessing": "modelscope"}
-    described: Dict[str, Any] = {name: {"name": name, "identity": identity, "prompts": None}}
+    identity: Dict[str, object] = {"name": name, "revision": None, "dtype": None, "preprocessing": "modelscope"}
+    described: Dict[str, object] = {name: {"name": name, "identity": identity, "prompts": None}}
     health = {"status": "ok", "protocol": PROTOCOL, "judges": described}
     one_at_a_time = threading.Lock()
 
@@ -91,7 +91,7 @@ def make_server(name: str, answer: Answer, host: str, port: int, token: Optional
             content = self.rfile.read(length)
             self._reply(*(self._work(content) if self._allowed() else self._refusal()))
 
-        def _work(self, content: bytes) -> Tuple[int, Dict[str, Any]]:
+        def _work(self, content: bytes) -> Tuple[int, Dict[str, object]]:
             if self.path in (f"/judges/{name}/rate", f"/judges/{name}/choose", f"/judges/{name}/explain"):
                 return 200, {"unsupported": f"judge {name!r} answers in words only"}
             if self.path != f"/judges/{name}/answer":
@@ -107,10 +107,10 @@ def make_server(name: str, answer: Answer, host: str, port: int, token: Optional
             sent = self.headers.get("Authorization", "")
             return token is None or hmac.compare_digest(sent.encode(), f"Bearer {token}".encode())
 
-        def _refusal(self) -> Tuple[int, Dict[str, Any]]:
+        def _refusal(self) -> Tuple[int, Dict[str, object]]:
             return (404, {"detail": "not found"}) if self._allowed() else (401, {"detail": "a bearer token is needed"})
 
-        def _reply(self, status: int, content: Dict[str, Any]) -> None:
+        def _reply(self, status: int, content: Dict[str, object]) -> None:
             encoded = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -118,7 +118,7 @@ def make_server(name: str, answer: Answer, host: str, port: int, token: Optional
             self.end_headers()
             self.wfile.write(encoded)
 
-        def log_message(self, *args: Any) -> None:
+        def log_message(self, *args: object) -> None:
             pass
 
     return ThreadingHTTPServer((host, port), Handler)

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from rewards.errors import InputError
+from rewards.runs.files import Json
 from rewards.trainers.diffusion.config import DiffusionConfig
 from rewards.trainers.diffusion.randomness import derived_seed
 
@@ -50,7 +51,7 @@ def adapter_layers(network: Any) -> dict[str, nn.Module | Tensor]:
     return get_peft_model_state_dict(network, adapter_name=ADAPTER)
 
 
-def adapter_metadata(network: Any) -> dict[str, Any]:
+def adapter_metadata(network: Any) -> dict[str, Json]:
     """The adapter's configuration (rank, alpha, targets), for diffusers' `save_lora_weights`."""
     return network.peft_config[ADAPTER].to_dict()
 

@@ -238,7 +238,7 @@ class Policy(ABC):
         finally:
             torch._foreach_copy_(own, kept)
 
-    def _autocast(self) -> AbstractContextManager[Any]:
+    def _autocast(self) -> AbstractContextManager[object]:
         if self.dtype == torch.float32:
             return nullcontext()
         return torch.autocast(self.device.type, self.dtype)

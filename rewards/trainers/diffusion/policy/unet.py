@@ -70,7 +70,7 @@ class UNetPolicy(Policy):
         return conditioning.of(prompts, unique)
 
     def _call(self, latents: Tensor, timesteps: Tensor, embeds: Tensor, pooled: Tensor | None) -> Tensor:
-        keywords: dict[str, Any] = {}
+        keywords: dict[str, dict[str, Tensor]] = {}
         if pooled is not None:
             ids = self._time_ids(embeds.dtype).expand(len(latents), -1)
             keywords["added_cond_kwargs"] = {"text_embeds": pooled, "time_ids": ids}
