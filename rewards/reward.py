@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from torch import Tensor
@@ -129,7 +129,7 @@ class Reward(ABC):
 
     @overload
     def __call__(
-        self, *, prompts: Sequence[object], completions: Sequence[object], **columns: object
+        self, *, prompts: Sequence[object], completions: Sequence[object], **columns: Any
     ) -> list[float | None]: ...
 
     def __call__(
@@ -139,7 +139,7 @@ class Reward(ABC):
         metadata: Sequence[object] | None = None,
         *,
         completions: Sequence[object] | None = None,
-        **columns: object,
+        **columns: Any,
     ) -> tuple[np.ndarray, dict[str, float]] | list[float | None]:
         """The score in the convention of the caller.
 

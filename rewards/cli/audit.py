@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,14 +178,14 @@ def _opened(
     config: Path | None,
     second: str | None,
     limit: int | None,
-    kind: dict[str, object] | None = None,
+    kind: Mapping[str, object] | None = None,
 ) -> tuple[Reward, Reward | None, list[TrueText]]:
     """The reward, the second judge and the rows; whatever is mistyped is answered before a model is loaded."""
     from rewards.audit.data import read_true_texts
     from rewards.build import RewardSettings, build_reward
     from rewards.runs.config import load_config, parse_overrides
 
-    words = (kind or {}) | ({} if judge is None else {"judge": judge}) | parse_overrides(overrides)
+    words = dict(kind or {}) | ({} if judge is None else {"judge": judge}) | parse_overrides(overrides)
     settings = load_config(RewardSettings, config, words, block="reward")
     rows = read_true_texts(data, limit)
     return build_reward(settings), None if second is None else _second(second, settings), rows

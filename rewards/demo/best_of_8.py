@@ -65,7 +65,7 @@ def rerank_captions(folder: Path, pictures: int, seed: int) -> dict[str, Json]:
     return curves
 
 
-def _rows(rankings: Sequence[Ranking]) -> list[dict[str, Json]]:
+def _rows(rankings: Sequence[Ranking]) -> list[dict[str, object]]:
     return [
         {
             "id": ranking.item.id,

@@ -149,7 +149,7 @@ def _stream(
     count: int,
     gpus: float,
     cpus: float,
-    on_shard: Callable[[Shard], None] | None,
+    on_shard: Callable[[Shard], object] | None,
 ) -> None:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False

@@ -125,7 +125,7 @@ def content_hash(path: Path) -> str | None:
 
 def run_benchmark(
     task: TifaBenchTask, plan: Plan, output: Path, engine: Engine | None = None, keep_questions: bool = False
-) -> dict[str, Json]:
+) -> dict[str, Any]:
     """Ask about every picture of a plan and write the result; go on where an earlier run stopped.
 
     Args:

@@ -75,10 +75,10 @@ class Brightness(Reward):
     gradient_problem = None
 
     def score(self, images: Any, texts: Sequence[str | None], /, **columns: Sequence[object]) -> Scores:
-        return Scores(torch.zeros(len(texts)))
+        return Scores(torch.zeros(len(texts)), [None] * len(texts))
 
     def score_with_grad(self, images: Tensor, texts: Sequence[str], /, **columns: Sequence[object]) -> Scores:
-        return Scores(images.mean((1, 2, 3)))
+        return Scores(images.mean((1, 2, 3)), [None] * len(images))
 
     def identity(self, texts: Sequence[str] | None = None) -> dict[str, Json]:
         return {}

@@ -115,7 +115,7 @@ def parse_dsg(output: DSGOutput, prompt: str, id: str | int) -> Parsed:
     for number, fact in facts.items():
         broad, detailed, arguments = _category(fact)
         row = {
-            "item_id": id,
+            "item_id": str(id),
             "text": prompt,
             "keywords": arguments,
             "proposition_id": number,

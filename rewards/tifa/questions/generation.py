@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rewards.errors import InputError
 from rewards.tifa.normalization import collapse_blanks
@@ -81,7 +82,7 @@ def build_questions(
             raise InputError(f"id {prompt.id!r} is {done[prompt.id]!r} in the store, here {prompt.text!r}")
     if progress is not None:
         progress(report.skipped)
-    identity = {"source": "generation", **model.identity(), "seed": seed} if groups else {}
+    identity: dict[str, Any] = {"source": "generation", **model.identity(), "seed": seed} if groups else {}
     if form == "dsg" and groups:
         identity = dsg_generation.provenance(identity)
     waiting = list(groups.values())

@@ -85,7 +85,7 @@ def _read_choices(text: str) -> tuple[str, ...]:
 def scored_fields(question: Question) -> list[object]:
     """What a score depends on; two questions that agree in it are the same."""
     prompt, text = collapse_blanks(question.prompt), collapse_blanks(question.text)
-    fields = [question.id, prompt, text, list(question.choices), question.answer, question.element_type]
+    fields: list[object] = [question.id, prompt, text, list(question.choices), question.answer, question.element_type]
     return [*fields, list(question.depends_on)] if question.depends_on else fields
 
 

@@ -274,7 +274,7 @@ class QuestionStore:
         """The element types of the questions that are asked, sorted; kept in the file, however many there are."""
         return self._totals().element_types
 
-    def provenance(self, question: Question) -> dict[str, Json]:
+    def provenance(self, question: Question) -> dict[str, Any]:
         """Who made a question and how, with `date` (UTC) and `version`; under `filter` what :meth:`record_checks`
         kept.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from accelerate import Accelerator
 from torch import nn
@@ -100,8 +101,7 @@ class FiniteSteps(TrainerCallback):
         args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
-        *,
-        model: nn.Module,
+        model: Any = None,
         **kwargs: object,
     ) -> None:
         """Look at the gradients, which are the same on all processes by now."""

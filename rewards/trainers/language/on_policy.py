@@ -35,7 +35,7 @@ class RatioFromOne:
 
     # Of TRL's trainers.
     accelerator: Accelerator
-    model: nn.Module
+    model: Any
     _metrics: dict[str, Metrics]
 
     _log_probs: Tensor

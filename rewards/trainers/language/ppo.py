@@ -17,7 +17,7 @@ pinned to a minor version and `tests/trainers/language/test_trl_contract.py` nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,8 +156,8 @@ class PPOTrainer(MetricsOfAllProcesses, FiniteWeights, ScheduleGoesOn, GRPOTrain
             self._recorded = (result[0], torch.cat(values))
         return result
 
-    def _calculate_rewards(self, *args: object, **kwargs: object) -> Tensor:
-        self._rewards_per_func = super()._calculate_rewards(*args, **kwargs)
+    def _calculate_rewards(self, inputs: Sequence[object], *args: object, **kwargs: object) -> Tensor:
+        self._rewards_per_func = super()._calculate_rewards(inputs, *args, **kwargs)
         return self._rewards_per_func
 
     def _generate_and_score_completions(self, inputs: list[dict[str, object]]) -> dict[str, Tensor]:
