@@ -1,5 +1,6 @@
 """README's snippets, run from its own text; names of checkpoints and devices are exchanged for the shipped ones."""
 
+import json
 import re
 from pathlib import Path
 
@@ -83,3 +84,23 @@ def test_links_lead_somewhere():
 
 def test_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
+
+
+def test_the_demos_table_is_what_the_demo_printed():
+    demo = json.loads((ROOT / "benchmarks" / "results" / "demo.json").read_text())
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    for title, part in (
+        ("TIFA, the judge that trains", demo["nft"]["reward"]["TIFA"]["overall"]),
+        ("TIFA, oracle", demo["nft"]["audits"]["oracle"]["overall"]),
+        ("HarmonicEval, the judge that trains", demo["grpo"]["reward"]["HarmonicEval"]["overall"]),
+        ("truth of the same captions", demo["grpo"]["audits"]["caption_truth_reward"]["overall"]),
+    ):
+        (row,) = [line for line in lines if line.startswith(f"| {title} |")]
+        interval = f"{part['low']:+.3f} to {part['high']:+.3f}"
+        assert row == f"| {title} | {part['before']:.3f} | {part['after']:.3f} | {part['gain']:+.3f} | {interval} |"
+    (guidance,) = demo["nft"]["baselines"]
+    said = f"{guidance['base_audit']:.3f} by the oracle, with the trained pipeline {guidance['trained_audit']:.3f}"
+    assert said in " ".join(lines)
+    oracle, truth = demo["nft"]["audits"]["oracle"]["overall"], demo["best_of_8"]["curves"]["truth"][-1]["value"]
+    assert oracle["before"] + oracle["low"] > guidance["base_audit"]
+    assert truth > demo["grpo"]["audits"]["caption_truth_reward"]["overall"]["after"]
