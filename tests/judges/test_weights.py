@@ -113,6 +113,7 @@ def test_the_identity_stays_while_the_judge_works(tiny_judge, kind):
 
 
 def test_abilities_are_known_before_anything_is_asked(tiny_judge, tmp_path):
-    assert tiny_judge("llava").abilities == {"rate", "rate_after", "answer", "choose", "mass", "explain"}
-    assert tiny_judge("vilt").abilities == {"answer", "choose", "mass"}
-    assert CachedJudge(tiny_judge("vilt"), tmp_path / "j.sqlite").abilities == {"answer", "choose", "mass"}
+    answers = {"answer", "choose", "mass", "choose_with_grad", "mass_with_grad"}
+    assert tiny_judge("llava").abilities == {*answers, "rate", "rate_after", "explain", "rate_with_grad"}
+    assert tiny_judge("vilt").abilities == answers
+    assert CachedJudge(tiny_judge("vilt"), tmp_path / "j.sqlite").abilities == answers

@@ -183,6 +183,8 @@ class Connection:
         self._clients.clear()
 
     def _attempt(self, path: str, content: bytes, left: float) -> Answer | Failed:
+        if left <= 0:
+            return Failed(_TOO_LATE)
         try:
             response = self._loop.run(self._request("POST", path, content, max(0.01, min(left, self.timeout))))
         except TimeoutError:

@@ -101,7 +101,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(trained, checkpoint, tmp_pat
     again.train(resume_from_checkpoint=str(folder / "checkpoint-2"))
     for step in (3, 4):
         resumed = history(again)[step]
-        for key in whole[step].keys() - {"step_time"}:
+        for key in whole[step].keys() - {"step_time", "time/sample", "time/judge"}:
             assert resumed[key] == pytest.approx(whole[step][key], abs=1e-6), (step, key)
 
 
