@@ -11,18 +11,18 @@ from torch import Tensor
 from rewards.errors import InputError
 from rewards.trainers.diffusion.config import DiffusionConfig
 from rewards.trainers.diffusion.policy.base import Conditioning
-from rewards.trainers.diffusion.policy.transformer import TransformerPolicy, pack, unpack
+from rewards.trainers.diffusion.policy.transformer import PackedPolicy, pack, unpack
 
 
-class FluxPolicy(TransformerPolicy):
+class FluxPolicy(PackedPolicy):
     """A `FluxPipeline`. The guidance scale is told to the network, which was distilled to follow it: one call a step,
     and no negative prompt. (It is not classifier-free guidance; FLUX.1-schnell has neither.)
 
     Args:
-        pipeline, args, device, keep_base: As for :class:`TransformerPolicy`.
+        pipeline, args, device, keep_base: As for :class:`PackedPolicy`.
 
     Raises:
-        InputError: A guidance scale for a network without one, and as :class:`TransformerPolicy`.
+        InputError: A guidance scale for a network without one, and as :class:`PackedPolicy`.
     """
 
     def __init__(self, pipeline: Any, args: DiffusionConfig, device: torch.device, keep_base: bool) -> None:
@@ -30,12 +30,6 @@ class FluxPolicy(TransformerPolicy):
         if asked > 1 and not pipeline.transformer.config.guidance_embeds:
             raise InputError(f"this FLUX has no guidance (schnell): guidance scales must be 1, got {asked:g}")
         super().__init__(pipeline, args, device, keep_base)
-
-    @property
-    def latent_shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of one sample's latents, unpacked."""
-        side = self.latent_side(self.pipeline.default_sample_size)
-        return self.network.config.in_channels // 4, side, side
 
     @torch.no_grad()
     def encode(self, prompts: Sequence[str], guidance_scale: float) -> Conditioning:

@@ -8,17 +8,11 @@ import torch
 from torch import Tensor
 
 from rewards.trainers.diffusion.policy.base import Conditioning
-from rewards.trainers.diffusion.policy.transformer import TransformerPolicy, pack, unpack
+from rewards.trainers.diffusion.policy.transformer import PackedPolicy, pack, unpack
 
 
-class QwenImagePolicy(TransformerPolicy):
+class QwenImagePolicy(PackedPolicy):
     """A `QwenImagePipeline`, with classifier-free guidance (the pipeline's `true_cfg_scale`)."""
-
-    @property
-    def latent_shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of one sample's latents, unpacked."""
-        side = self.latent_side(self.pipeline.default_sample_size)
-        return self.network.config.in_channels // 4, side, side
 
     @torch.no_grad()
     def encode(self, prompts: Sequence[str], guidance_scale: float) -> Conditioning:

@@ -72,6 +72,16 @@ class TransformerPolicy(Policy):
         )
 
 
+class PackedPolicy(TransformerPolicy):
+    """A pipeline whose network takes its latents as tokens of 2 x 2 patches (:func:`pack`)."""
+
+    @property
+    def latent_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of one sample's latents, unpacked."""
+        side = self.latent_side(self.pipeline.default_sample_size)
+        return self.network.config.in_channels // 4, side, side
+
+
 def pack(latents: Tensor) -> Tensor:
     """Latents (N, C, H, W) as tokens of 2 x 2 patches, (N, H / 2 * W / 2, 4 C), as FLUX and Qwen-Image take them."""
     patches = latents.unflatten(3, (-1, 2)).unflatten(2, (-1, 2))  # (N, C, H / 2, 2, W / 2, 2)
