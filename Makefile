@@ -13,7 +13,7 @@ demo: $(INSTALLED)
 	HF_HUB_OFFLINE=1 $(VENV)/bin/rewards demo --overwrite
 
 test: $(INSTALLED)
-	HF_HUB_OFFLINE=1 $(VENV)/bin/python -m pytest
+	HF_HUB_OFFLINE=1 $(VENV)/bin/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(INSTALLED)
 	HF_HUB_OFFLINE=1 $(VENV)/bin/python -m pytest -m slow

@@ -1,5 +1,8 @@
 """One writer at a time, its copying of the log included; readers never wait."""
 
+import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -44,3 +47,30 @@ def test_an_error_undoes_the_whole_and_frees_the_lock(tmp_path: Path) -> None:
     with databases.writing(connection, path):
         connection.execute("INSERT INTO numbers VALUES (2)")
     assert connection.execute("SELECT number FROM numbers").fetchall() == [(2,)]
+
+
+def test_a_fork_waits_for_the_transaction_of_another_thread(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.sqlite"
+    numbers = databases.Database(path, lambda: databases.connect(path))
+    with numbers.write() as connection:
+        connection.execute("CREATE TABLE numbers (number INTEGER)")
+    begun = threading.Event()
+
+    def add_slowly() -> None:
+        with numbers.write() as connection:
+            begun.set()
+            for number in range(10):
+                connection.execute("INSERT INTO numbers VALUES (?)", (number,))
+                time.sleep(0.01)
+
+    thread = threading.Thread(target=add_slowly)
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if child == 0:
+        with numbers.use() as connection:
+            os._exit(0 if connection.execute("SELECT count(*) FROM numbers").fetchone() == (10,) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+    with numbers.use() as connection:
+        assert connection.execute("SELECT count(*) FROM numbers").fetchone() == (10,)

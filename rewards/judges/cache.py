@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import cast
 import torch
 
 from rewards import databases
+from rewards.databases import Database
 from rewards.errors import InputError, RewardsError
 from rewards.images import Picture
 from rewards.judges.base import DEFAULT_RATINGS, Ability, Judge, Ratings, check_choices, check_rows
@@ -48,7 +48,9 @@ class CachedJudge(Judge):
         self.one_word, self.elsewhere = judge.one_word, judge.elsewhere
         self.takes_tensors = judge.takes_tensors
         self.hits = self.misses = 0
-        self._open()
+        self._database = Database(path, lambda: _open(str(path)))
+        with self._errors(), self._database.use():
+            pass  # a file that cannot be used is told before the judge is asked
 
     @property
     def abilities(self) -> frozenset[Ability]:
@@ -186,9 +188,8 @@ class CachedJudge(Judge):
                 continue  # unreadable: the judge says why
             pictures[row] = read[0] if len(read) == 1 else read
             digests[row] = _digest(judge, read, key)
-        with self._lock:
-            for row, digest in digests.items():
-                found[row] = self._look_up(digest)
+        for row, kept in self._look_up(digests).items():
+            found[row] = kept
         missing = [row for row, value in enumerate(found) if value is None]
         self.hits += len(found) - len(missing)
         self.misses += len(missing)
@@ -199,36 +200,35 @@ class CachedJudge(Judge):
             self._keep([(digests[row], json.dumps(found[row])) for row in fresh])
         return found
 
-    def _look_up(self, digest: str) -> Json:
-        with self._errors():
-            row = self._database.execute("SELECT value FROM judgments WHERE key = ?", (digest,)).fetchone()
-        return None if row is None else cast(Json, json.loads(row[0]))
+    def _look_up(self, digests: Mapping[int, str]) -> dict[int, Json]:
+        with self._errors(), self._database.use() as connection:
+            rows = {
+                row: connection.execute("SELECT value FROM judgments WHERE key = ?", (digest,)).fetchone()
+                for row, digest in digests.items()
+            }
+        return {row: cast(Json, json.loads(kept[0])) for row, kept in rows.items() if kept is not None}
 
     def _keep(self, judgments: Sequence[tuple[str, str]]) -> None:
-        with self._errors(), databases.writing(self._database, self.path):
-            self._database.executemany("INSERT OR REPLACE INTO judgments VALUES (?, ?)", judgments)
+        with self._errors(), self._database.write() as connection:
+            connection.executemany("INSERT OR REPLACE INTO judgments VALUES (?, ?)", judgments)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
-            with self._lock:
-                yield
+            yield
         except sqlite3.Error as error:
             raise RewardsError(f"the judgments in {self.path} cannot be read or written: {error}") from error
 
-    def _open(self) -> None:
-        self._lock = threading.RLock()
-        try:
-            self._database = databases.connect(self.path, check_same_thread=False, cached_statements=16)
-        except sqlite3.Error as error:
-            raise RewardsError(f"{self.path} cannot be opened: {error}") from error
-        with self._errors():
-            databases.use_write_ahead_log(self._database)
-            with databases.writing(self._database, self.path):
-                self._database.execute(_TABLE)
-
     def __reduce__(self) -> tuple[type[CachedJudge], tuple[Judge, str]]:
         return type(self), (self.judge, self.path)
+
+
+def _open(path: str) -> sqlite3.Connection:
+    connection = databases.connect(path, cached_statements=16)
+    databases.use_write_ahead_log(connection)
+    with databases.writing(connection, path):
+        connection.execute(_TABLE)
+    return connection
 
 
 def _digest(judge: Mapping[str, Json], pictures: Sequence[Picture], key: list[Json]) -> str:

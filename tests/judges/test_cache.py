@@ -1,3 +1,4 @@
+import os
 import pickle
 
 import pytest
@@ -68,3 +69,20 @@ def test_the_cache_of_judgments_is_written_under_its_lock(tiny_judge, tmp_path, 
         with pytest.raises(RewardsError, match="locked"):
             cached.rate([tiny_models.picture(0)], ["b"])
     assert cached.rate([tiny_models.picture(0)], ["b"]).mass.isfinite().all()
+
+
+def test_a_forked_child_keeps_its_judgments_when_the_parent_closes(tiny_judge, tmp_path) -> None:
+    judge = CachedJudge(tiny_judge("llava"), tmp_path / "judgments.sqlite")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        judge._keep([("one", "1")])
+        os.read(reader, 1)  # until the parent has closed the file
+        judge._keep([("two", "2")])
+        os._exit(0)
+    while not judge._look_up({0: "one"}):
+        pass
+    judge.close()
+    os.write(writer, b"x")
+    assert os.waitpid(child, 0)[1] == 0
+    assert judge._look_up({0: "one", 1: "two"}) == {0: 1, 1: 2}

@@ -1,15 +1,13 @@
-"""The tables of the question store, and its connections: one a thread and process."""
+"""The tables of the question store, and how its file is opened."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from pathlib import Path
 
 from rewards import databases
 from rewards.errors import InputError
-from rewards.tifa.questions.question import Question
 
 VERSION = 3
 APPLICATION_ID = 0x54494641
@@ -55,47 +53,14 @@ depends_on, origin) VALUES (?, ?, (SELECT next FROM counter), ?, ?, ?, ?, ?,
     nullif(?, (SELECT text FROM prompts WHERE number = ?1)), ?, ?, ?)
 """
 
-_INHERITED: list[sqlite3.Connection] = []
 
+def open_store(path: Path, create: bool) -> sqlite3.Connection:
+    """Open a question store; made where absent and `create`, read only where its folder cannot be written.
 
-class Connections(threading.local):
-    """This thread's connection to one file; a forked child opens its own, since SQLite's do not survive a fork."""
-
-    def __init__(self, path: Path, create: bool) -> None:
-        self._path = path
-        self._create = create
-        self._connection: sqlite3.Connection | None = None
-        self._pid = 0
-        self._kept: dict[str | int, tuple[Question, ...]] = {}
-        self._kept_at: tuple[int, int] | None = None
-
-    def get(self) -> sqlite3.Connection:
-        """The open connection.
-
-        Raises:
-            InputError: No such file, or not a question store.
-        """
-        if self._connection is None or self._pid != os.getpid():
-            if self._connection is not None:
-                # What a fork inherited must be neither used nor closed: SQLite would tidy up the parent's log.
-                _INHERITED.append(self._connection)
-            self._connection, self._pid = _open(self._path, self._create), os.getpid()
-        return self._connection
-
-    def kept(self, version: tuple[int, int], limit: int) -> dict[str | int, tuple[Question, ...]]:
-        """A dict that is emptied whenever `version` changes or it has grown beyond `limit` entries."""
-        if version != self._kept_at or len(self._kept) > limit:
-            self._kept, self._kept_at = {}, version
-        return self._kept
-
-    def close(self) -> None:
-        """Close the connection; the next :meth:`get` opens another."""
-        if self._connection is not None and self._pid == os.getpid():
-            self._connection.close()
-        self._connection, self._kept = None, {}
-
-
-def _open(path: Path, create: bool) -> sqlite3.Connection:
+    Raises:
+        InputError: No such file, not a question store, or one of a later version.
+        sqlite3.Error: The file is damaged or stays locked.
+    """
     fresh = not path.exists() or path.stat().st_size == 0
     if fresh and not create:
         raise InputError(f"question store {path} does not exist")

@@ -16,10 +16,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rewards import databases
+from rewards.databases import Database
 from rewards.errors import InputError, RewardsError
 from rewards.runs.files import Json
 from rewards.tifa.normalization import collapse_blanks
@@ -58,7 +59,7 @@ class Note(NamedTuple):
 class QuestionStore:
     """Question-answer tuples in one SQLite file.
 
-    May be used from several threads and processes at once and pickled; every thread has its own connection.
+    May be used from several threads and processes at once, forked ones too, and pickled.
 
     Args:
         path: The file; made where absent, unless `create` is False.
@@ -81,9 +82,11 @@ class QuestionStore:
         if str(path) == ":memory:":
             raise InputError("a question store is a file; every thread would have a ':memory:' of its own")
         self.path = Path(path)
-        self._connections = schema.Connections(self.path, create)
-        with self._errors():
-            self._connections.get()
+        self._database = Database(self.path, partial(schema.open_store, self.path, create))
+        self._kept: dict[str | int, tuple[Question, ...]] = {}
+        self._kept_at: tuple[sqlite3.Connection, int, int] | None = None
+        with self._using():
+            pass  # a file that cannot be used is told at once
 
     def __repr__(self) -> str:
         return f"QuestionStore({str(self.path)!r})"
@@ -122,6 +125,7 @@ class QuestionStore:
         """
         if on_conflict not in ("error", "keep"):
             raise InputError(f"on_conflict is {on_conflict!r}; expected 'error' or 'keep'")
+        questions, notes = list(questions), list(notes)
         with self._transaction() as connection:
             origin = rows.add_provenance(connection, provenance or {})
             counts = {"new": 0, "known": 0, "kept": 0}
@@ -144,6 +148,7 @@ class QuestionStore:
             checks: For each question what is kept beside it, as JSON, and whether it is asked. Questions that are not
                 asked stay in the file and are left out by :meth:`get`.
         """
+        checks = list(checks)
         with self._transaction() as connection:
             changes = Totals()
             for question, check, kept in checks:
@@ -171,10 +176,10 @@ class QuestionStore:
         if other.path.resolve() == self.path.resolve():
             raise InputError(f"{self.path} cannot be merged into itself")
         counts = {"new": 0, "known": 0, "kept": 0}
-        with other._errors(), self._transaction() as connection:
+        with other._using() as source, self._transaction() as connection:
             origins: dict[int, int] = {}
             changes = Totals()
-            for row in other._connections.get().execute(schema.SELECT_ALL):
+            for row in source.execute(schema.SELECT_ALL):
                 question = rows.read_row(row)
                 origin = row["origin"]
                 if origin not in origins:
@@ -190,7 +195,7 @@ class QuestionStore:
                     if row["kept"]:
                         changes.count(question)
             change_totals(connection, changes)
-            for id, prompt, note in other._connections.get().execute("SELECT id, text, note FROM prompts"):
+            for id, prompt, note in source.execute("SELECT id, text, note FROM prompts"):
                 number = rows.prompt_number(connection, id, prompt)
                 connection.execute("UPDATE prompts SET note = coalesce(note, ?) WHERE number = ?", (note, number))
         return Added(**counts)
@@ -243,9 +248,8 @@ class QuestionStore:
 
     def everything(self) -> Iterator[tuple[Question, bool, dict[str, Any] | None]]:
         """All questions, dropped ones too, with whether they are asked and what :meth:`record_checks` kept."""
-        with self._errors():
-            for row in self._connections.get().execute(schema.SELECT_ALL):
-                yield rows.read_row(row), bool(row["kept"]), json.loads(row["checks"]) if row["checks"] else None
+        for row in self._walk(schema.SELECT_ALL):
+            yield rows.read_row(row), bool(row["kept"]), json.loads(row["checks"]) if row["checks"] else None
 
     def __len__(self) -> int:
         """Number of questions that are asked."""
@@ -253,22 +257,18 @@ class QuestionStore:
 
     def prompts(self) -> list[tuple[str | int, str]]:
         """Every prompt as (id, text), also those without questions, in the order in which they came."""
-        with self._errors():
-            return [
-                tuple(row) for row in self._connections.get().execute("SELECT id, text FROM prompts ORDER BY number")
-            ]
+        with self._using() as connection:
+            return [tuple(row) for row in connection.execute("SELECT id, text FROM prompts ORDER BY number")]
 
     def notes(self) -> Iterator[Note]:
         """What was remembered about prompts."""
-        with self._errors():
-            found = self._connections.get().execute("SELECT id, text, note FROM prompts WHERE note IS NOT NULL")
-            for id, prompt, note in found:
-                yield Note(id, prompt, json.loads(note))
+        for id, prompt, note in self._walk("SELECT id, text, note FROM prompts WHERE note IS NOT NULL"):
+            yield Note(id, prompt, json.loads(note))
 
     def worked_on(self) -> dict[str | int, str]:
         """Id and text of the prompts that have questions or a note."""
-        with self._errors():
-            return {row[0]: row[1] for row in self._connections.get().execute(schema.WORKED_ON)}
+        with self._using() as connection:
+            return {row[0]: row[1] for row in connection.execute(schema.WORKED_ON)}
 
     def element_types(self) -> tuple[str, ...]:
         """The element types of the questions that are asked, sorted; kept in the file, however many there are."""
@@ -281,8 +281,8 @@ class QuestionStore:
         Raises:
             InputError: The question is not in this store.
         """
-        with self._errors():
-            row = self._connections.get().execute(
+        with self._using() as connection:
+            row = connection.execute(
                 f"SELECT origin, checks FROM questions {_ONE_QUESTION}", (question.id, rows.text_key(question.text))
             ).fetchone()  # fmt: skip
         if row is None:
@@ -309,16 +309,15 @@ class QuestionStore:
         return Totals({(q.id, q.text): q for found in self.prepare(prompts) for q in found}.values()).fingerprint
 
     def close(self) -> None:
-        """Close this thread's connection; it is opened again when needed."""
-        self._connections.close()
+        """Close the file; it is opened again when needed."""
+        self._database.close()
 
     # Inside
 
     def _find(self, key: str | int, dropped: bool = False) -> tuple[Question, ...]:
         if isinstance(key, bool) or not isinstance(key, (str, int)):
             raise InputError(f"expected a prompt or an id; got {type(key).__name__}")
-        with self._errors():
-            connection = self._connections.get()
+        with self._using() as connection:
             for column, value in _lookups(key):
                 found = connection.execute(schema.LOOK_UP[column], (value,)).fetchall()
                 if found:
@@ -332,8 +331,8 @@ class QuestionStore:
             return tuple(rows.read_row(row) for row in distinct.values())
 
     def _totals(self) -> Totals:
-        with self._errors():
-            totals = read_totals(self._connections.get())
+        with self._using() as connection:
+            totals = read_totals(connection)
         if totals is None:  # a file of an earlier version
             if not os.access(self.path.parent, os.W_OK):
                 return Totals(self)
@@ -347,15 +346,30 @@ class QuestionStore:
 
     def _memory(self) -> dict[str | int, tuple[Question, ...]]:
         """What was read from the file and is still true."""
-        with self._errors():
-            connection = self._connections.get()
+        with self._using() as connection:
             # SQLite counts other connections' changes and this one's own apart, both by connection.
-            version = (connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes)
-        return self._connections.kept(version, _PREPARED_LIMIT)
+            changes = connection.execute("PRAGMA data_version").fetchone()[0]
+            version = (connection, changes, connection.total_changes)
+        if version != self._kept_at or len(self._kept) > _PREPARED_LIMIT:
+            self._kept, self._kept_at = {}, version
+        return self._kept
+
+    def _walk(self, query: str) -> Iterator[sqlite3.Row]:
+        """The rows found, some at a time, so that nobody waits for a reader that takes long over each of them."""
+        with self._using() as connection:
+            found = connection.execute(query)
+        while True:
+            with self._using() as now:
+                if now is not connection:
+                    raise StoreError(f"question store {self.path} was closed, or its process forked, while it was read")
+                some = found.fetchmany(_ROWS_AT_A_TIME)
+            if not some:
+                return
+            yield from some
 
     def _scalar(self, query: str, values: tuple[object, ...] = ()) -> Any:
-        with self._errors():
-            row = self._connections.get().execute(query, values).fetchone()
+        with self._using() as connection:
+            row = connection.execute(query, values).fetchone()
         return None if row is None else row[0]
 
     def _missing(self, prompts: Sequence[str | int]) -> str:
@@ -366,10 +380,13 @@ class QuestionStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._errors():
-            connection = self._connections.get()
-            with databases.writing(connection, self.path):
-                yield connection
+        with self._errors(), self._database.write() as connection:
+            yield connection
+
+    @contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        with self._errors(), self._database.use() as connection:
+            yield connection
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -384,6 +401,7 @@ class QuestionStore:
 _ONE_QUESTION = "WHERE prompt = (SELECT number FROM prompts WHERE id = ?) AND key = ?"
 _PREPARED_LIMIT = 4096
 """Prompts kept in memory by `prepare`; about 4 KB each."""
+_ROWS_AT_A_TIME = 256
 
 
 def _lookups(key: str | int) -> Iterator[tuple[str, str | int]]:

@@ -235,14 +235,16 @@ def test_files_that_are_no_question_store(tmp_path: Path) -> None:
         QuestionStore(tmp_path / "missing.sqlite", create=False)
     assert not (tmp_path / "missing.sqlite").exists()
     later = QuestionStore(tmp_path / "later.sqlite")
-    later._connections.get().execute("PRAGMA user_version = 99")
+    with later._database.use() as connection:
+        connection.execute("PRAGMA user_version = 99")
     with pytest.raises(InputError, match="later version"):
         QuestionStore(tmp_path / "later.sqlite")
 
 
 def test_a_damaged_or_full_file_is_one_clear_error(store: QuestionStore, ask: Ask) -> None:
     store.add([ask()])
-    store._connections.get().execute("PRAGMA max_page_count = 1")  # what SQLite does when the disk is full
+    with store._database.use() as connection:
+        connection.execute("PRAGMA max_page_count = 1")  # what SQLite does when the disk is full
     with pytest.raises(StoreError, match=r"questions\.sqlite: database or disk is full"):
         store.add(ask(f"q{number}" * 50) for number in range(1000))
     assert len(store) == 1

@@ -7,8 +7,10 @@ import sqlite3
 import threading
 from pathlib import Path
 
+import pytest
+
 from rewards.tifa.questions.question import Question
-from rewards.tifa.store.store import Added, QuestionStore
+from rewards.tifa.store.store import Added, QuestionStore, StoreError
 
 WRITERS = 4
 PROMPTS = 2000  # for each writer, with five questions each: 10,000
@@ -104,6 +106,52 @@ def test_many_processes_may_make_the_file_at_once(tmp_path: Path) -> None:
             process.join(60)
         assert [process.exitcode for process in processes] == [0] * 6
         assert len(QuestionStore(path)) == 30
+
+
+def _add_in_a_child(path: Path, child: int, opened: object, go: object) -> None:
+    store = QuestionStore(path)
+    store.add(_questions(child, 0))
+    opened.set()
+    go.wait()
+    store.add([question for prompt in range(1, 200) for question in _questions(child, prompt)])
+
+
+def test_what_forked_children_add_stays_when_the_parent_closes(tmp_path: Path) -> None:
+    # SQLite takes no lock in a child for a file that the parent had open: the parent would delete the children's log.
+    context = multiprocessing.get_context("fork")
+    store = QuestionStore(tmp_path / "questions.sqlite")
+    store.add(_questions(9, 0))
+    opened, go = [context.Event() for _ in range(2)], context.Event()
+    children = [context.Process(target=_add_in_a_child, args=(store.path, n, opened[n], go)) for n in range(2)]
+    for child in children:
+        child.start()
+    assert all(event.wait(60) for event in opened)
+    assert len(store) == 15
+    store.close()
+    go.set()
+    for child in children:
+        child.join(60)
+    assert [child.exitcode for child in children] == [0, 0]
+    assert len(store) == 5 * (1 + 2 * 200)
+
+
+def test_a_store_that_is_dropped_is_closed(tmp_path: Path) -> None:
+    QuestionStore(tmp_path / "questions.sqlite").add(_questions(0, 0))
+    assert not (tmp_path / "questions.sqlite-wal").exists()  # SQLite's last connection takes its log along
+
+
+def test_a_walk_through_a_store_that_forks_says_so(tmp_path: Path) -> None:
+    store = QuestionStore(tmp_path / "questions.sqlite")
+    store.add([question for prompt in range(200) for question in _questions(0, prompt)])
+    walk = iter(store)
+    next(walk)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if len(list(store)) == 1000 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    with pytest.raises(StoreError, match="forked"):
+        list(walk)
+    assert len(list(store)) == 1000
 
 
 def _lines(path: str) -> list[str]:
