@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rewards.errors import InputError
-from rewards.runs.files import read_json
+from rewards.runs.files import Row, read_json
 from rewards.runs.intervals import Floats, mean_interval
 from rewards.tables import Table
 
@@ -42,14 +41,14 @@ def compare_audits(first: Path, second: Path) -> Table:
     return Table("Accepted shares of two audits", header, [[key[1], key[0], *cells] for cells, key in rows], note)
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read(path: Path) -> Row:
     record = read_json(path)
-    if not isinstance(record, Mapping) or not {"data", "findings", "reward"} <= set(record):
+    if not isinstance(record, dict) or not {"data", "findings", "reward"} <= set(record):
         raise InputError(f"{path} is no audit: the JSON of `rewards audit text --out` or `picture --out` is needed")
     return record
 
 
-def _row(first: Mapping[str, Any], second: Mapping[str, Any], where: str) -> list[str]:
+def _row(first: Row, second: Row, where: str) -> list[str]:
     a, b = _accepted(first["drops"]), _accepted(second["drops"])
     if len(a) != len(b) or first["clusters"] != second["clusters"]:
         raise InputError(f"{where}: the pairs of kind {first['kind']!r} differ: audit both anew")

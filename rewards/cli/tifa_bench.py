@@ -6,13 +6,14 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from rewards.cli.engines import ACTORS, ADDRESS, ENGINE, GPUS
 from rewards.errors import InputError
 from rewards.jobs.report import REPORTED, Report
+from rewards.runs.files import Row
 
 if TYPE_CHECKING:
     from rewards.tifa.benchmark import Plan
@@ -134,7 +135,7 @@ def _report(plan: Plan, images: Path, skip_missing: bool) -> None:
         raise InputError(f"{images} names no picture that exists and has questions")
 
 
-def _print(numbers: dict[str, Any], output: Path) -> None:
+def _print(numbers: Row, output: Path) -> None:
     def line(name: str, row: Mapping[str, float], counted: str) -> str:
         return f"  {name:<14} {_share(row['mean'])}  {row[counted]} {counted}"
 
@@ -160,7 +161,7 @@ def _print(numbers: dict[str, Any], output: Path) -> None:
     )
 
 
-def _print_geneval2(numbers: dict[str, Any]) -> None:
+def _print_geneval2(numbers: Row) -> None:
     found = numbers.get("geneval2")
     if found is None:
         raise InputError("the questions have no atomicity (`atom_count`): they are not of GenEval 2's form")

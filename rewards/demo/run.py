@@ -8,13 +8,12 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 from rewards.demo.best_of_8 import rerank_captions
 from rewards.errors import InputError
 from rewards.report.page import write_report
 from rewards.runs.config import load_config
-from rewards.runs.files import write_whole
+from rewards.runs.files import Row, write_whole
 from rewards.tables import Table
 from rewards.trainers.diffusion.run import run_diffusion
 from rewards.trainers.diffusion.settings import DiffusionRunConfig
@@ -26,7 +25,7 @@ _INDENT = " "  # marks a part of the row above
 _HEADER = ("", "before", "after", "gain", "95% interval")
 
 
-def run_demo(out: Path, seed: int = 0, overwrite: bool = False) -> dict[str, Any]:
+def run_demo(out: Path, seed: int = 0, overwrite: bool = False) -> Row:
     """Run the demo and write everything under ``out``.
 
     Args:
@@ -50,7 +49,7 @@ def run_demo(out: Path, seed: int = 0, overwrite: bool = False) -> dict[str, Any
     out.mkdir(parents=True, exist_ok=True)
     print("1/3  DiffusionNFT with TIFA: a Stable Diffusion pipeline learns to draw what was asked", flush=True)
     nft = load_config(DiffusionRunConfig, _HERE / "nft.yaml", {"output_dir": str(out / "nft"), "seed": seed})
-    summary: dict[str, Any] = {"seed": seed, "nft": run_diffusion(nft)}
+    summary: Row = {"seed": seed, "nft": run_diffusion(nft)}
     _save(out, summary, started)
     print("2/3  GRPO with HarmonicEval: a vision-language model learns to describe what is there", flush=True)
     grpo = load_config(LanguageRunConfig, _HERE / "grpo.yaml", {"output_dir": str(out / "grpo"), "seed": seed})
@@ -78,7 +77,7 @@ def _save(out: Path, summary: dict[str, object], started: float) -> None:
     write_whole(out / "summary.json", json.dumps(summary, indent=1) + "\n")
 
 
-def demo_tables(summary: dict[str, Any]) -> list[Table]:
+def demo_tables(summary: Row) -> list[Table]:
     """The demo's results: held-out prompts, the same noise before and after."""
     return [
         _nft_table(summary["nft"]),
@@ -88,7 +87,7 @@ def demo_tables(summary: dict[str, Any]) -> list[Table]:
     ]
 
 
-def _nft_table(summary: dict[str, Any]) -> Table:
+def _nft_table(summary: Row) -> Table:
     rows = []
     for parts, title in ((summary["reward"]["TIFA"], "TIFA, judge"), (summary["audits"]["oracle"], "TIFA, oracle")):
         for part in ("overall", *(part for part in parts if part != "overall")):
@@ -99,7 +98,7 @@ def _nft_table(summary: dict[str, Any]) -> Table:
     return Table("DiffusionNFT with TIFA", _HEADER, rows, note)
 
 
-def _guidance_table(summary: dict[str, Any]) -> Table:
+def _guidance_table(summary: Row) -> Table:
     rows = []
     for row in summary["baselines"]:
         for key, judge in (("", "judge"), ("_audit", "oracle")):
@@ -110,7 +109,7 @@ def _guidance_table(summary: dict[str, Any]) -> Table:
     return Table("DiffusionNFT beside guidance", ("", "untrained", "trained", "gain"), rows, note)
 
 
-def _grpo_table(summary: dict[str, Any]) -> Table:
+def _grpo_table(summary: Row) -> Table:
     rows = []
     for name, title in (("HarmonicEval", "HarmonicEval, judge"), ("caption_truth_reward", "truth")):
         parts = (summary["reward"] | summary["audits"])[name]
@@ -126,7 +125,7 @@ def _grpo_table(summary: dict[str, Any]) -> Table:
     )
 
 
-def _best_of_8_table(curves: dict[str, Any]) -> Table:
+def _best_of_8_table(curves: Row) -> Table:
     rows = []
     for name, title in (("overall", "HarmonicEval, judge"), ("truth", "truth")):
         first, last = curves["curves"][name][0], curves["curves"][name][-1]

@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from rewards.errors import InputError
 from rewards.harmonic.reward import HarmonicEval
@@ -16,10 +16,10 @@ from rewards.humans.files import number, text
 from rewards.humans.metrics.base import TextItem
 from rewards.humans.metrics.harmonic import score_items
 from rewards.images import to_pil
-from rewards.runs.files import numbered_lines
+from rewards.runs.files import Row, numbered_lines
 
 # What a record holds beside text and input is the reward's to say; it is read back by its names.
-Record: TypeAlias = dict[str, Any]
+Record: TypeAlias = Row
 
 _STYLE = (
     "body{font:14px sans-serif;max-width:60em;margin:2em auto}td,th{padding:.2em .8em;text-align:left}"

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rewards.errors import InputError
 from rewards.jobs.engine import Engine
@@ -20,7 +20,7 @@ from rewards.jobs.job import Plan, plan_job, refuse_other_work, remove_job, star
 from rewards.jobs.manifest import Identity
 from rewards.jobs.report import Report
 from rewards.jobs.task import Task
-from rewards.runs.files import numbered_lines, read_json, write_json, write_lines
+from rewards.runs.files import Row, numbered_lines, read_json, write_json, write_lines
 from rewards.runs.identity import check_same
 
 _ALONE = "written by this command and is left alone; choose another output"
@@ -120,7 +120,7 @@ def _look_into(output: Path, source: Path) -> _Found | None:
     return None if job is None else _Found(job, rows)
 
 
-def _own_line(content: bytes, row: int) -> dict[str, Any] | None:
+def _own_line(content: bytes, row: int) -> Row | None:
     """A line as :func:`make_file` writes it for a row, or None."""
     try:
         line = json.loads(content)

@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from filelock import FileLock
 
@@ -25,7 +24,7 @@ from rewards.jobs.index import Index
 from rewards.jobs.manifest import OWN_FILES, Identity, Manifest, mark_folder, read_manifest, write_manifest
 from rewards.jobs.sources import Source, open_source
 from rewards.jobs.task import Task, Worker
-from rewards.runs.files import numbered_lines, write_lines
+from rewards.runs.files import Row, numbered_lines, write_lines
 from rewards.runs.identity import as_json, check_same
 from rewards.runs.locks import locked
 
@@ -107,7 +106,7 @@ class Job:
         lost = self.index.problems(shard.start, shard.stop + shard.last)
         write_lines(self.path_of(shard), list(worker.lines(self.source, items, lost, f"shard {shard.number}")))
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def lines(self) -> Iterator[Row]:
         """The lines of all shards, in the order of the source.
 
         Raises:

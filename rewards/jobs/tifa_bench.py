@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from rewards.build import RewardSettings, build_reward, judge_devices, with_absolute_paths
 from rewards.errors import InputError
@@ -21,7 +20,7 @@ from rewards.jobs.rewards import described
 from rewards.jobs.sources import Source
 from rewards.jobs.task import Line, Task, Worker
 from rewards.reward import Reward
-from rewards.runs.files import Json, read_json, read_lines, write_lines
+from rewards.runs.files import Json, Row, read_json, read_lines, write_lines
 from rewards.tifa.benchmark import Answer, Judged, Picture, Plan, questions_by_id
 from rewards.tifa.results import official_result, summary, write_result
 from rewards.tifa.store.store import QuestionStore
@@ -125,7 +124,7 @@ def content_hash(path: Path) -> str | None:
 
 def run_benchmark(
     task: TifaBenchTask, plan: Plan, output: Path, engine: Engine | None = None, keep_questions: bool = False
-) -> dict[str, Any]:
+) -> Row:
     """Ask about every picture of a plan and write the result; go on where an earlier run stopped.
 
     Args:
@@ -231,7 +230,7 @@ def _result(job: Job, questions: str) -> dict[str, Json]:
     return official_result(judged, asked) | {"summary": numbers}
 
 
-def _judged(line: Mapping[str, Any]) -> Judged:
+def _judged(line: Row) -> Judged:
     answers = [
         Answer(
             answer["question"],

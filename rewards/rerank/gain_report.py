@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rewards.rerank.gain import GainCurves, gain_curves
 from rewards.rerank.records import read_ranked_row
+from rewards.runs.files import Row
 
 
-def write_gain(folder: Path, rows: Iterable[dict[str, Any]]) -> GainCurves:
+def write_gain(folder: Path, rows: Iterable[Row]) -> GainCurves:
     """Curves of a job's ranked rows, with the audit's beside where there is one.
 
     Args:

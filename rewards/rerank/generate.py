@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from rewards.jobs.job import claim
 from rewards.jobs.manifest import Identity, Manifest, read_manifest, write_manifest
 from rewards.jobs.sources import Source, open_source
 from rewards.rerank.generate_settings import SHAPES, GenerateSettings, Sampler
-from rewards.runs.files import finite_or_none, write_lines, write_whole
+from rewards.runs.files import Row, finite_or_none, write_lines, write_whole
 from rewards.runs.identity import as_json, check_same
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "shapes" / "weights"
@@ -142,7 +142,7 @@ def _plain(row: dict[str, object]) -> dict[str, object]:
     return dict(finite_or_none(json.loads(json.dumps(row, default=str))))
 
 
-def _inputs(settings: GenerateSettings, folder: Path, base: Path, id: str, row: Mapping[str, Any]) -> dict[str, object]:
+def _inputs(settings: GenerateSettings, folder: Path, base: Path, id: str, row: Row) -> dict[str, object]:
     """Checked inputs of one prompt; an encoded picture is written beside the candidates."""
     if settings.kind == "pictures":
         if not isinstance(row.get("prompt"), str) or not row["prompt"].strip():

@@ -17,7 +17,7 @@ from rewards.jobs.job import Job
 from rewards.jobs.report import Report
 from rewards.rerank.items import Item
 from rewards.rerank.task import read_item
-from rewards.runs.files import encode_line, replacing, write_json, write_whole
+from rewards.runs.files import Row, encode_line, replacing, write_json, write_whole
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -133,12 +133,12 @@ def write_outputs(job: Job, settings: OutputSettings) -> Summary:
     return summary
 
 
-def ranked_rows(job: Job) -> Iterator[dict[str, Any]]:
+def ranked_rows(job: Job) -> Iterator[Row]:
     """The ranked rows of all committed shards, in the order of the source."""
     return (line for line in job.lines() if "problem" not in line)
 
 
-def _pair(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, object] | None:
+def _pair(job: Job, row: Row, settings: OutputSettings) -> dict[str, object] | None:
     """Best against worst judged candidate, if they differ and their scores by more than the margin."""
     judged = [entry for entry in row["candidates"] if entry["overall"] is not None]
     if len(judged) < 2:
@@ -160,7 +160,7 @@ def _pair(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, 
     }
 
 
-def _best(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, object] | None:
+def _best(job: Job, row: Row, settings: OutputSettings) -> dict[str, object] | None:
     best = row["candidates"][0]
     if best["overall"] is None:
         return None
@@ -171,7 +171,7 @@ def _best(job: Job, row: dict[str, Any], settings: OutputSettings) -> dict[str, 
     return {**_prompt_and_images(job, row, settings), "completion": completion}
 
 
-def _item(job: Job, row: Mapping[str, Any]) -> Item:
+def _item(job: Job, row: Row) -> Item:
     """A ranked row's item, read again from the source."""
     item = read_item(job, row["seq"]).item
     if item is None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rewards.rerank.items import Item
 from rewards.rerank.ranking import Ranked, Ranking, Score, rounded_or_none
-from rewards.runs.files import Json
+from rewards.runs.files import Json, Row
 
 
 def ranked_row(ranking: Ranking, seq: int, line: int, audit: Ranking | None) -> dict[str, Json]:
@@ -42,7 +40,7 @@ def ranked_row(ranking: Ranking, seq: int, line: int, audit: Ranking | None) -> 
     }
 
 
-def read_ranked_row(row: dict[str, Any], audit: bool = False) -> Ranking:
+def read_ranked_row(row: Row, audit: bool = False) -> Ranking:
     """The ranking behind a row: by the reward, or with `audit` by the audit, whose candidates keep their indices."""
     candidates = []
     for entry in row["candidates"]:

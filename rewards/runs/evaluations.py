@@ -20,10 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rewards.errors import InputError
-from rewards.runs.files import Json, append_lines, finite_or_none, keep_lines, numbered_lines
+from rewards.runs.files import Json, Row, append_lines, finite_or_none, keep_lines, numbered_lines
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Judgment:
     details: Mapping[str, Json] = field(default_factory=dict)
 
     @staticmethod
-    def from_record(record: Mapping[str, Any]) -> Judgment:
+    def from_record(record: Row) -> Judgment:
         """From an entry of :meth:`rewards.reward.Scores.records`, whose further entries are details.
 
         Example:
@@ -197,7 +196,7 @@ def _row(evaluation: Evaluation, sample: HeldOutSample) -> dict[str, Json]:
     return dict(finite_or_none(row))
 
 
-def _sample(row: Mapping[str, Any]) -> HeldOutSample:
+def _sample(row: Row) -> HeldOutSample:
     return HeldOutSample(
         index=row["index"],
         prompt=row["prompt"],

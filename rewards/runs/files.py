@@ -21,14 +21,16 @@ from rewards.errors import InputError
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """What can be written as JSON."""
+Row: TypeAlias = dict[str, Any]
+"""A JSON object as it was read: each field is checked by who reads it."""
 
 
-def read_lines(path: str | Path, *, growing: bool = False) -> list[dict[str, Any]]:
+def read_lines(path: str | Path, *, growing: bool = False) -> list[Row]:
     """The objects of a file of JSON lines, as :func:`numbered_lines` gives them, without their numbers."""
     return [row for _, row in numbered_lines(path, growing=growing)]
 
 
-def numbered_lines(path: str | Path, *, growing: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+def numbered_lines(path: str | Path, *, growing: bool = False) -> Iterator[tuple[int, Row]]:
     """The objects of a file of JSON lines with their line numbers, one at a time; empty lines are passed over.
 
     Args:
@@ -148,7 +150,7 @@ def drop_unfinished_line(path: str | Path) -> None:
         file.truncate(0)
 
 
-def keep_lines(path: str | Path, keep: Callable[[dict[str, Any]], bool]) -> None:
+def keep_lines(path: str | Path, keep: Callable[[Row], bool]) -> None:
     """Rewrite a growing file of JSON lines with the rows that `keep` accepts; nothing where there is no file."""
     if Path(path).exists():
         write_lines(path, [row for row in read_lines(path, growing=True) if keep(row)])

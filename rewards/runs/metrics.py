@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.errors import InputError
-from rewards.runs.files import append_line, keep_lines, numbered_lines
+from rewards.runs.files import Row, append_line, keep_lines, numbered_lines
 
 
 class MetricsLog:
@@ -67,7 +67,7 @@ class MetricsLog:
         keep_lines(self.path, lambda row: int(row["step"]) <= step)
 
 
-def read_metrics(path: str | Path) -> list[dict[str, Any]]:
+def read_metrics(path: str | Path) -> list[Row]:
     """The lines of a ``metrics.jsonl``, oldest first.
 
     Args:
@@ -86,12 +86,12 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
     return read_steps(path)
 
 
-def read_steps(path: Path) -> list[dict[str, Any]]:
+def read_steps(path: Path) -> list[Row]:
     """The rows of a growing file of JSON lines in which each has a whole number `step`; see :func:`iterate_steps`."""
     return list(iterate_steps(path))
 
 
-def iterate_steps(path: Path) -> Iterator[dict[str, Any]]:
+def iterate_steps(path: Path) -> Iterator[Row]:
     """The same, one row at a time, for files that are larger than the memory.
 
     Raises:

@@ -18,12 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from PIL import Image
 
 from rewards.errors import InputError
-from rewards.runs.files import Json, append_line, keep_lines
+from rewards.runs.files import Json, Row, append_line, keep_lines
 from rewards.runs.metrics import read_steps
 
 PHASES = ("before", "during", "after")
@@ -105,7 +105,7 @@ class SampleLog:
         return f"samples/{name.name}"
 
 
-def read_samples(folder: str | Path) -> list[dict[str, Any]]:
+def read_samples(folder: str | Path) -> list[Row]:
     """The samples of a run folder, oldest first; an empty list where there are none.
 
     Raises:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rewards.errors import InputError
 from rewards.runs.evaluations import Evaluation, HeldOutSample, Judgment
-from rewards.runs.files import Json, finite_or_none
+from rewards.runs.files import Json, Row, finite_or_none
 from rewards.runs.intervals import mean_interval
 from rewards.tables import text_table
 
@@ -92,7 +91,7 @@ def gap_growth(first: Evaluation, last: Evaluation, audit: str) -> Gain:
     return _gain(_gaps(first, audit), _gaps(last, audit), "overall")
 
 
-def format_summary(summary: Mapping[str, Any]) -> str:
+def format_summary(summary: Row) -> str:
     """The summary as a table for people.
 
     Example:

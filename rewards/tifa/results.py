@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rewards._version import __version__
-from rewards.runs.files import Json, write_whole
+from rewards.runs.files import Json, Row, write_whole
 from rewards.runs.intervals import Estimate, share
 from rewards.tifa.benchmark import Answer, Judged
 from rewards.tifa.geneval2 import geneval2_report
@@ -213,7 +213,7 @@ def write_result(path: str | Path, result: Mapping[str, Json]) -> None:
     write_whole(path, json.dumps(result, indent=4, ensure_ascii=False) + "\n")
 
 
-def plot_summary(path: str | Path, numbers: Mapping[str, Any]) -> None:
+def plot_summary(path: str | Path, numbers: Row) -> None:
     """Bars by element type (pooled) and by source (macro), and the score by number of entities (TIFA fig. 8 and 9)."""
     import matplotlib
 

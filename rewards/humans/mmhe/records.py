@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rewards.errors import InputError
+from rewards.runs.files import Row
 
 CRITERIA = ("correctness", "completeness", "clarity", "fluency", "conciseness")
 TASKS = {"referring": "REG", "vqa": "VQA", "document": "VDU", "captioning": "IC"}
@@ -125,7 +126,7 @@ def paper_deviations(instances: list[Instance]) -> list[str]:
     return notes
 
 
-def records_from_ratings(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def records_from_ratings(rows: Iterable[Row]) -> list[Row]:
     """Converter: one row an annotator and candidate -> the documented records, ready to be written as JSON lines.
 
     Args:
@@ -145,7 +146,7 @@ def records_from_ratings(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, An
         >>> records_from_ratings(rows)[0]["choices"]
         [0, 0, 0]
     """
-    by_id: dict[str, dict[tuple[int, str], Mapping[str, Any]]] = {}
+    by_id: dict[str, dict[tuple[int, str], Row]] = {}
     for number, row in enumerate(rows):
         needed = ("id", "task", "image", "candidate", "text", "annotator", "best", *CRITERIA)
         if missing := [name for name in needed if name not in row]:
@@ -160,7 +161,7 @@ def records_from_ratings(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, An
     return [_record(id_, cells) for id_, cells in by_id.items()]
 
 
-def _record(id_: str, cells: dict[tuple[int, str], Mapping[str, Any]]) -> dict[str, Any]:
+def _record(id_: str, cells: dict[tuple[int, str], Row]) -> Row:
     annotators = sorted({annotator for _, annotator in cells})
     indices = sorted({index for index, _ in cells})
     for annotator in annotators:
@@ -200,7 +201,7 @@ class _Problems:
     def add(self, field: str, reason: str) -> None:
         self.found.append(Deviation(self.line, field, reason))
 
-    def text(self, row: Mapping[str, Any], name: str, where: str = "") -> str:
+    def text(self, row: Row, name: str, where: str = "") -> str:
         value = row.get(name)
         if not isinstance(value, str) or not value.strip():
             self.add(where + name, f"is {value!r}; text is needed")

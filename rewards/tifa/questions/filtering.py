@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rewards.errors import InputError
+from rewards.runs.files import Row
 from rewards.tifa.closed import quantity
 from rewards.tifa.normalization import normalize_answer
 from rewards.tifa.numbers import is_number
@@ -184,7 +184,7 @@ def filter_questions(
         raise InputError("mode 'official' needs a text model that is asked in the released form: encoding='released'")
     settings = {"mode": mode, "threshold": _threshold(mode, threshold)}
 
-    def decide(answers: Sequence[tuple[Question, dict[str, Any]]]) -> None:
+    def decide(answers: Sequence[tuple[Question, Row]]) -> None:
         decisions = []
         for question, found in answers:
             result = verdict(question, found["multiple_choice"], found["free_form"], mode, threshold)

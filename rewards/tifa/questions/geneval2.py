@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rewards.errors import InputError
-from rewards.runs.files import numbered_lines, write_whole
+from rewards.runs.files import Row, numbered_lines, write_whole
 from rewards.tifa.questions.question import Question
 
 ATOMICITY = "atom_count"
@@ -50,7 +49,7 @@ def write_geneval2(path: str | Path, questions: Iterable[Question]) -> None:
     Raises:
         InputError: A question has choices, for which the form has no place.
     """
-    prompts: dict[str | int, dict[str, Any]] = {}
+    prompts: dict[str | int, Row] = {}
     for question in questions:
         if question.choices:
             raise InputError(f"question {question.text!r} has choices; GenEval 2's form has no place for them")
@@ -61,7 +60,7 @@ def write_geneval2(path: str | Path, questions: Iterable[Question]) -> None:
     write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in prompts.values()))
 
 
-def _questions(row: Mapping[str, Any]) -> list[Question]:
+def _questions(row: Row) -> list[Question]:
     if missing := [key for key in ("prompt", "vqa_list", "skills") if key not in row]:
         raise InputError(f"no {', '.join(map(repr, missing))}; the keys are {', '.join(map(str, row))}")
     pairs, skills, atoms = row["vqa_list"], row["skills"], row.get(ATOMICITY)

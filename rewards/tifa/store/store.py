@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from rewards.databases import Database
 from rewards.errors import InputError, RewardsError
-from rewards.runs.files import Json
+from rewards.runs.files import Json, Row
 from rewards.tifa.normalization import collapse_blanks
 from rewards.tifa.questions.question import Question
 from rewards.tifa.store import rows, schema
@@ -246,7 +246,7 @@ class QuestionStore:
         """All questions that are asked, in the order in which they were added."""
         return (question for question, kept, _ in self.everything() if kept)
 
-    def everything(self) -> Iterator[tuple[Question, bool, dict[str, Any] | None]]:
+    def everything(self) -> Iterator[tuple[Question, bool, Row | None]]:
         """All questions, dropped ones too, with whether they are asked and what :meth:`record_checks` kept."""
         for row in self._walk(schema.SELECT_ALL):
             yield rows.read_row(row), bool(row["kept"]), json.loads(row["checks"]) if row["checks"] else None
@@ -274,7 +274,7 @@ class QuestionStore:
         """The element types of the questions that are asked, sorted; kept in the file, however many there are."""
         return self._totals().element_types
 
-    def provenance(self, question: Question) -> dict[str, Any]:
+    def provenance(self, question: Question) -> Row:
         """Who made a question and how, with `date` (UTC) and `version`; under `filter` what :meth:`record_checks`
         kept.
 

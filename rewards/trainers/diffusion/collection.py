@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from accelerate import Accelerator
 from torch import Tensor
@@ -72,7 +71,7 @@ class Collector:
         self._judging: list[float] = []
         self._executor = ThreadPoolExecutor(args.max_workers) if args.async_reward_computation else None
 
-    def epoch(self, method: Method[Any], policy: Policy, epoch: int) -> Drawn:
+    def epoch(self, method: Method[DiffusionConfig], policy: Policy, epoch: int) -> Drawn:
         """This process's pictures and scores of an epoch."""
         args, processes = method.args, self.accelerator.num_processes
         count, group = args.samples_per_epoch(processes), args.sample_num_images_per_prompt

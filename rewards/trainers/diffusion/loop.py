@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -86,7 +85,7 @@ class DiffusionTrainer:
         pipeline: DiffusionPipeline,
         reward: RewardLike,
         prompts: Sequence[Prompt],
-        method: Method[Any] | Sequence[Method[Any]],
+        method: Method[DiffusionConfig] | Sequence[Method[DiffusionConfig]],
         *,
         eval_prompts: Sequence[Prompt] | None = None,
         eval_reward: RewardLike | None = None,

@@ -6,7 +6,6 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from accelerate import PartialState
 from diffusers import DiffusionPipeline
@@ -18,6 +17,7 @@ from rewards.runs.config import load_config
 from rewards.runs.files import Json, finite_or_none, write_json
 from rewards.runs.folder import RunFolder
 from rewards.tifa.store.store import QuestionStore
+from rewards.trainers.diffusion.config import DiffusionConfig
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 from rewards.trainers.diffusion.methods import method_class
 from rewards.trainers.diffusion.methods.base import Method
@@ -89,7 +89,7 @@ def new_trainer(config: DiffusionRunConfig) -> DiffusionTrainer:
     )
 
 
-def new_methods(config: DiffusionRunConfig) -> list[Method[Any]]:
+def new_methods(config: DiffusionRunConfig) -> list[Method[DiffusionConfig]]:
     """The stages of a run: one for `method`, or those of `stages`.
 
     Raises:
@@ -109,7 +109,9 @@ def new_methods(config: DiffusionRunConfig) -> list[Method[Any]]:
     return stages
 
 
-def _new_method(name: str, settings: Mapping[str, object], config: DiffusionRunConfig, where: str) -> Method[Any]:
+def _new_method(
+    name: str, settings: Mapping[str, object], config: DiffusionRunConfig, where: str
+) -> Method[DiffusionConfig]:
     of_run = ("output_dir", "resume", "overwrite", "seed")
     for key in of_run:
         if key in settings:
@@ -122,7 +124,7 @@ def _new_method(name: str, settings: Mapping[str, object], config: DiffusionRunC
         raise InputError(f"{where}: {str(error).removeprefix('overrides: ')}") from error
 
 
-def _fields(method: type[Method[Any]]) -> set[str]:
+def _fields(method: type[Method[DiffusionConfig]]) -> set[str]:
     return {field.name for field in dataclasses.fields(method.config_class)}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rewards.errors import InputError
 from rewards.runs.files import Json
@@ -32,7 +31,7 @@ class Stages:
         InputError: No method, or stages that disagree in a setting that a run has once.
     """
 
-    def __init__(self, methods: Sequence[Method[Any]]) -> None:
+    def __init__(self, methods: Sequence[Method[DiffusionConfig]]) -> None:
         if not methods:
             raise InputError("a run needs at least one method")
         self._methods = list(methods)
@@ -42,7 +41,7 @@ class Stages:
                 if first != here:
                     raise InputError(f"stage {number}: {name} is {here!r}, but {first!r} in stage 1; a run has it once")
 
-    def __iter__(self) -> Iterator[Method[Any]]:
+    def __iter__(self) -> Iterator[Method[DiffusionConfig]]:
         return iter(self._methods)
 
     @property
@@ -55,7 +54,7 @@ class Stages:
         """Epochs of all stages."""
         return sum(method.args.num_epochs for method in self)
 
-    def at(self, epoch: int) -> Method[Any]:
+    def at(self, epoch: int) -> Method[DiffusionConfig]:
         """The method of an epoch; after the last epoch, the last method."""
         return self._methods[self._number(epoch)]
 

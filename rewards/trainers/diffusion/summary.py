@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from rewards.runs import summary as runs
-from rewards.runs.files import Json
+from rewards.runs.files import Json, Row
 from rewards.tables import text_table
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 
@@ -39,7 +37,7 @@ def baseline(trainer: DiffusionTrainer, scale: float) -> dict[str, Json]:
     return row
 
 
-def summary_table(result: Mapping[str, Any]) -> str:
+def summary_table(result: Row) -> str:
     """The summary as a table for people, with the results beside other guidance."""
     lines = [f"{result['epochs']} epochs, {result.get('seconds', 0):.0f} s", runs.format_summary(result)]
     rows = [

@@ -24,7 +24,7 @@ from rewards.runs.best import BestByAudit
 from rewards.runs.card import ModelFacts, write_card
 from rewards.runs.config import save_config
 from rewards.runs.evaluations import EvaluationLog
-from rewards.runs.files import Json, write_json
+from rewards.runs.files import Json, Row, write_json
 from rewards.runs.folder import RunFolder, begin_run
 from rewards.runs.identity import as_json
 from rewards.runs.metrics import read_metrics
@@ -267,7 +267,7 @@ def failure_rate(rows: Sequence[Mapping[str, float | None]], name: str) -> float
     return abstained / (abstained + judged) if abstained + judged else None
 
 
-def _write_cards(config: LanguageRunConfig, parts: _Parts, folder: RunFolder, summary: Mapping[str, Json]) -> None:
+def _write_cards(config: LanguageRunConfig, parts: _Parts, folder: RunFolder, summary: Row) -> None:
     """The model card, in the run folder and beside the weights."""
     facts = ModelFacts(
         title=folder.path.name,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 from rewards.errors import InputError
+from rewards.trainers.diffusion.config import DiffusionConfig
 from rewards.trainers.diffusion.methods.base import Method
 
 METHODS = {
@@ -18,7 +18,7 @@ METHODS = {
 """Name in YAML -> where the method is."""
 
 
-def method_class(name: str) -> type[Method[Any]]:
+def method_class(name: str) -> type[Method[DiffusionConfig]]:
     """The method of a name, or of `package.module:Class` for one of your own.
 
     Raises:

@@ -24,7 +24,7 @@ from rewards.trainers.diffusion.randomness import Noise
 from rewards.trainers.diffusion.rollout import Rollout, Sampler, draw
 from rewards.trainers.diffusion.steppers.base import Stepper
 
-C = TypeVar("C", bound=DiffusionConfig)
+C = TypeVar("C", bound=DiffusionConfig, covariant=True)
 
 
 @dataclass(frozen=True)

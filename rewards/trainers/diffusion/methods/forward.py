@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from rewards.trainers.diffusion.config import DiffusionConfig
 from rewards.trainers.diffusion.methods.base import Batch, Method
 from rewards.trainers.diffusion.policy.base import Conditioning
 from rewards.trainers.diffusion.randomness import Noise
@@ -21,7 +22,7 @@ class Noised(NamedTuple):
     conditioning: Conditioning
 
 
-def noise_again(method: Method[Any], batch: Batch, stream: str, rows: Tensor, steps: Tensor) -> Noised:
+def noise_again(method: Method[DiffusionConfig], batch: Batch, stream: str, rows: Tensor, steps: Tensor) -> Noised:
     """The pairs of this process's samples `rows` with the sampler's `steps`; their noise depends on the pair alone.
 
     Args:
