@@ -17,6 +17,7 @@ PARTS: dict[str, dict[str, float]] = {
     "vqa_judge": {"steps": 4000, "batch_size": 32, "learning_rate": 1e-3},
     "stable_diffusion": {"steps": 3872, "batch_size": 32, "learning_rate": 1e-3},
     "stable_diffusion_unsure": {"steps": 700, "batch_size": 32, "learning_rate": 5e-4},
+    "stable_diffusion_3": {"steps": 4000, "batch_size": 64, "learning_rate": 1.5e-3},
     "vqa_judge_generated": {"steps": 1000, "batch_size": 32, "learning_rate": 5e-4},
     "rater": {"steps": 6000, "batch_size": 16, "learning_rate": 1e-3},
     "captioner": {"steps": 4000, "batch_size": 32, "learning_rate": 1e-3},
