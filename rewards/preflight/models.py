@@ -19,8 +19,7 @@ from rewards.errors import InputError
 from rewards.generation.checkpoints import PRESETS as WRITERS
 from rewards.judges.presets import PRESETS as JUDGES
 from rewards.runs.files import Json
-from rewards.trainers.diffusion.run import SHAPES_PIPELINE
-from rewards.trainers.diffusion.settings import SHAPES
+from rewards.trainers.diffusion.run import PACKAGED
 
 CPU = torch.device("cpu")
 
@@ -41,7 +40,7 @@ def described(name: str) -> dict[str, Any]:
         >>> described("Qwen/Qwen2.5-VL-3B-Instruct")["model_type"]
         'qwen2_5_vl'
     """
-    path = str(SHAPES_PIPELINE) if name == SHAPES else WRITERS.get(name, JUDGES.get(name, name))
+    path = str(PACKAGED.get(name, WRITERS.get(name, JUDGES.get(name, name))))
     folder = Path(path)
     if (folder / "model_index.json").is_file():
         index = _read(folder / "model_index.json")

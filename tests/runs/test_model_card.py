@@ -3,17 +3,21 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from rewards.runs.card import base_model, commands
-from rewards.trainers.diffusion.run import SHAPES_PIPELINE
+from rewards.trainers.diffusion.run import PACKAGED
 
 
-def test_a_packaged_checkpoint_is_found_wherever_the_package_is():
-    name, setup, expression = base_model(str(SHAPES_PIPELINE))
-    assert name == "rewards/shapes/weights/stable_diffusion"
+@pytest.mark.parametrize(("model", "part"), [("shapes", "stable_diffusion"), ("shapes-flow", "stable_diffusion_3")])
+def test_a_packaged_checkpoint_is_found_wherever_the_package_is(model, part):
+    path = PACKAGED[model]
+    name, setup, expression = base_model(str(path))
+    assert name == f"rewards/shapes/weights/{part}"
     scope: dict = {}
     exec("\n".join([*setup, f"path = {expression}"]), scope)
-    assert Path(scope["path"]) == SHAPES_PIPELINE
-    assert str(SHAPES_PIPELINE) not in "".join([name, *setup, expression])
+    assert Path(scope["path"]) == path
+    assert str(path) not in "".join([name, *setup, expression])
     assert base_model("/somewhere/else") == ("/somewhere/else", [], '"/somewhere/else"')
 
 

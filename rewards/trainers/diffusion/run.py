@@ -24,10 +24,12 @@ from rewards.trainers.diffusion.methods.base import Method
 from rewards.trainers.diffusion.plan import split_prompts
 from rewards.trainers.diffusion.policy.base import DTYPES
 from rewards.trainers.diffusion.prompts import split_of_run
-from rewards.trainers.diffusion.settings import SHAPES, DiffusionRunConfig
+from rewards.trainers.diffusion.settings import SHAPES, SHAPES_FLOW, DiffusionRunConfig
 from rewards.trainers.diffusion.summary import baseline, summarize
 
-SHAPES_PIPELINE = Path(__file__).resolve().parents[2] / "shapes" / "weights" / "stable_diffusion"
+_WEIGHTS = Path(__file__).resolve().parents[2] / "shapes" / "weights"
+PACKAGED = {SHAPES: _WEIGHTS / "stable_diffusion", SHAPES_FLOW: _WEIGHTS / "stable_diffusion_3"}
+"""The pipelines that come with the package -> their folders."""
 
 
 def run_diffusion(config: DiffusionRunConfig) -> dict[str, Json]:
@@ -160,11 +162,11 @@ def load_pipeline(model: str, revision: str | None = None, mixed_precision: str 
     Raises:
         InputError: No pipeline can be loaded from there.
     """
-    path = str(SHAPES_PIPELINE) if model == SHAPES else model
-    if model == SHAPES and not SHAPES_PIPELINE.is_dir():
-        raise InputError(f"the packaged weights of the shapes pipeline are missing: no directory {SHAPES_PIPELINE}")
+    path = PACKAGED.get(model, model)
+    if model in PACKAGED and not PACKAGED[model].is_dir():
+        raise InputError(f"the packaged weights of {model!r} are missing: no directory {path}")
     try:
-        pipeline = DiffusionPipeline.from_pretrained(path, revision=revision, torch_dtype=DTYPES[mixed_precision])
+        pipeline = DiffusionPipeline.from_pretrained(str(path), revision=revision, torch_dtype=DTYPES[mixed_precision])
     except (OSError, ValueError) as error:
         raise InputError(f"model {model!r}: no pipeline can be loaded: {str(error).splitlines()[0]}") from error
     pipeline.set_progress_bar_config(disable=True)

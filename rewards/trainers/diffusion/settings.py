@@ -9,7 +9,7 @@ from rewards.build import RewardSettings
 from rewards.runs.config import check_number
 from rewards.trainers.diffusion.config import check_guidance
 
-SHAPES = "shapes"
+SHAPES, SHAPES_FLOW = "shapes", "shapes-flow"
 
 
 @dataclass
@@ -21,7 +21,8 @@ class DiffusionRunConfig:
         resume: Continue the run in `output_dir` from its newest checkpoint; starts afresh where there is none.
         overwrite: Replace the run in `output_dir`.
         seed: Of training.
-        model: A diffusers pipeline by path or Hub name, or "shapes" for the packaged one.
+        model: A diffusers pipeline by path or Hub name, or a packaged one: "shapes" (a Stable Diffusion) or
+            "shapes-flow" (a Stable Diffusion 3, made by flow matching).
         model_revision: Of a Hub name.
         prompts: "shapes", a text file with a prompt a line, a JSON file in TIFA's format, or a question store
             (`.sqlite`).
