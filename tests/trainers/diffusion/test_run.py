@@ -1,9 +1,11 @@
 """A run from its config: the shapes world, TIFA files, mistakes in one line."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from rewards.errors import InputError
@@ -15,7 +17,7 @@ from rewards.shapes.prompts import question_store
 from rewards.tifa.questions.question import read_questions
 from rewards.tifa.reward import TIFA
 from rewards.trainers.diffusion.ddpo import DDPOConfig, DDPOTrainer
-from rewards.trainers.diffusion.run import new_methods, new_trainer, run_diffusion
+from rewards.trainers.diffusion.run import load_pipeline, new_methods, new_trainer, run_diffusion
 from rewards.trainers.diffusion.settings import DiffusionRunConfig
 from rewards.trainers.diffusion.summary import summary_table
 from tests.trainers.diffusion.tiny_diffusion import ZERO_SNR, stable_diffusion
@@ -74,6 +76,23 @@ def test_shapes_run_with_the_oracle(tmp_path, tiny_model, monkeypatch):
         and {"question", "element_type", "answer", "choice", "right"} <= samples[0]["details"][0].keys()
     )
     assert samples[0]["parts"]
+
+
+@pytest.mark.parametrize("name", ["nft_shapes_flow", "flow_grpo_shapes"])
+def test_a_short_run_on_the_packaged_flow(tmp_path, name):
+    values = {"trainer.sample_num_images_per_prompt": 4, "trainer.per_prompt_stat_tracking_min_count": 4}
+    overrides = SMALL | values | {"output_dir": str(tmp_path), "baseline_guidance_scales": []}
+    result = run_diffusion(load_config(DiffusionRunConfig, CONFIGS / f"{name}.yaml", overrides))
+    assert result["steps"] == [0, 1] and result["audits"]["oracle"]["overall"]["count"] == 4
+    (row,) = (row for row in read_metrics(tmp_path) if "train/pairs" in row)
+    assert row["train/pairs"] > 0 and row["train/grad_norm"] > 0
+    if name == "flow_grpo_shapes":
+        assert row["policy/ratio_before_update"] == 1.0
+    pipeline = load_pipeline("shapes-flow")
+    draw = partial(pipeline, "a red circle", num_inference_steps=8, output_type="pt", max_sequence_length=1)
+    before = draw(generator=torch.Generator().manual_seed(0)).images
+    pipeline.load_lora_weights(tmp_path / "adapter")
+    assert (draw(generator=torch.Generator().manual_seed(0)).images - before).abs().max() > 1e-3
 
 
 def test_prompts_come_from_a_tifa_file_and_are_split(tmp_path, tiny_model, tifa_data):
