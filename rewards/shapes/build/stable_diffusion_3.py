@@ -48,7 +48,7 @@ LONG_EVERY = 10
 
 def new_pipeline(drawer: StableDiffusionPipeline) -> StableDiffusion3Pipeline:
     """An untrained transformer between the trained parts of the shipped Stable Diffusion."""
-    drawer.vae.register_to_config(shift_factor=0.0)
+    drawer.vae.register_to_config(shift_factor=0.0, _name_or_path="stable_diffusion")  # no path of the builder's
     clip = text_encoder(drawer.text_encoder)
     return StableDiffusion3Pipeline(
         transformer=SD3Transformer2DModel(
