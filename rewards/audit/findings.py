@@ -175,9 +175,20 @@ class Findings:
             note += "; pairs that the second judge does not find worse take no part"
         return Table(f"What {self.reward} accepts", header, rows, note)
 
+    def truths(self) -> dict[str, float]:
+        """Mean score of the truths, `overall` and by part; of those that have a blank picture beside them."""
+        blank = self._blank()
+        if blank is None:
+            return {}
+        names = ("overall", *blank.parts)
+        return {n: float(np.nanmean(v)) for n, v in zip(names, blank.truth.T) if np.isfinite(v).any()}
+
+    def _blank(self) -> Finding | None:
+        return next((found for found in self.findings if found.kind == "blank"), None)
+
     def prior(self) -> Table | None:
         """What is scored without seeing anything: the truth on a blank picture, by part; None where none was judged."""
-        blank = next((found for found in self.findings if found.kind == "blank"), None)
+        blank = self._blank()
         if blank is None or not np.isfinite(blank.drops).any():
             return None
         rows = []

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rewards.audit.variants import TrueText
     from rewards.build import RewardSettings
     from rewards.reward import Reward
+    from rewards.tifa.questions.language_model import LanguageModel
 
 app = typer.Typer(rich_markup_mode=None, help="What would a policy find out about a reward?", no_args_is_help=True)
 
@@ -34,6 +35,8 @@ _LIMIT = typer.Option(None, min=2, help="Rows taken from the start of the file."
 _SEED = typer.Option(0, help="Of all choices: places, other rows, objects.")
 _OUT = typer.Option(None, help="Write the findings as JSON, for `rewards audit compare`.")
 _PAGE = typer.Option(None, help="Write one HTML page with the worst pairs to look at.")
+_WRITER = typer.Option(None, help="A chat model of transformers, or the model's name on the server.")
+_SERVER = typer.Option(None, help="URL of an OpenAI-compatible server, such as http://host:8000/v1.")
 _FAIL = typer.Option(None, min=0, max=1, help="Exit 1 where a kind is accepted more often than this share.")
 
 
@@ -47,18 +50,24 @@ def text(
     limit: int | None = _LIMIT,
     per_kind: int = typer.Option(1, min=1, help="False texts of each kind a row."),
     seed: int = _SEED,
+    language_model: str | None = _WRITER,
+    server: str | None = _SERVER,
     out: Path | None = _OUT,
     page: Path | None = _PAGE,
     fail_above: float | None = _FAIL,
 ) -> None:
     """True texts against texts with one false detail, against empty gains, and on pictures that show nothing.
 
-    Accepted: the variant scores at least as high as the truth.
+    Accepted: the variant scores at least as high as the truth. A language model adds false texts of its own.
     """
+    from rewards.audit.language import written_edits
     from rewards.audit.texts import audit_texts
 
     reward, other, rows = _opened(judge, overrides, data, config, second, limit)
-    _report(audit_texts(reward, rows, second=other, per_kind=per_kind, seed=seed), out, page, fail_above)
+    writer = _writer(language_model, server)
+    edits = None if writer is None else written_edits(writer, [row.text for row in rows])
+    found = audit_texts(reward, rows, second=other, edits=edits, per_kind=per_kind, seed=seed)
+    _report(found, out, page, fail_above)
 
 
 @app.command()
@@ -71,19 +80,32 @@ def picture(
     second: str | None = _SECOND,
     limit: int | None = _LIMIT,
     seed: int = _SEED,
+    language_model: str | None = _WRITER,
+    server: str | None = _SERVER,
     out: Path | None = _OUT,
     page: Path | None = _PAGE,
     fail_above: float | None = _FAIL,
 ) -> None:
     """Pictures that show their prompts against pictures that show less, nothing, or too much.
 
-    Beside the kinds: what is scored with a blank picture, by element type, and what remains above that.
+    Beside the kinds: what is scored with a blank picture, by element type, and what remains above that; with a
+    language model also how many questions it answers right without any picture.
     """
+    from rewards.audit.language import guessed_without_picture
     from rewards.audit.pictures import audit_pictures
+    from rewards.tifa.store.store import QuestionStore
+
+    if language_model is not None and questions is None:
+        raise InputError("--language-model answers the questions of a store; name it by --questions")
 
     kind = {} if config else {"kind": "tifa", "questions": str(questions)} if questions else {"kind": "vqascore"}
     reward, other, rows = _opened(judge, overrides, data, config, second, limit, kind)
-    _report(audit_pictures(reward, rows, second=other, seed=seed), out, page, fail_above)
+    writer = _writer(language_model, server)
+    found = audit_pictures(reward, rows, second=other, seed=seed)
+    if writer is not None:
+        asked = QuestionStore(str(questions), create=False).prepare([row.text for row in rows])
+        typer.echo(guessed_without_picture(writer, rows, asked, found).text() + "\n")
+    _report(found, out, page, fail_above)
 
 
 @app.command()
@@ -189,6 +211,14 @@ def _opened(
     settings = load_config(RewardSettings, config, words, block="reward")
     rows = read_true_texts(data, limit)
     return build_reward(settings), None if second is None else _second(second, settings), rows
+
+
+def _writer(name: str | None, server: str | None) -> LanguageModel | None:
+    from rewards.tifa.questions.loading import load_language_model
+
+    if name is None and server is not None:
+        raise InputError("--server needs the name of its model: --language-model")
+    return None if name is None else load_language_model(name, server)
 
 
 def _second(name: str, settings: RewardSettings) -> Reward:

@@ -14,7 +14,6 @@ import typer
 from rewards.errors import InputError, RewardsError
 
 if TYPE_CHECKING:
-    from rewards.tifa.questions.language_model import LanguageModel
     from rewards.tifa.questions.question import Question
     from rewards.tifa.store.store import QuestionStore
 
@@ -46,26 +45,22 @@ def build(
 ) -> None:
     """Write questions for prompts with a language model. A run that was stopped goes on where it was."""
     from rewards.tifa.questions.generation import build_questions
+    from rewards.tifa.questions.loading import load_language_model
     from rewards.tifa.questions.prompt_files import read_prompts
     from rewards.tifa.store.store import QuestionStore
 
     rows = read_prompts(prompts)
     questions = QuestionStore(store)
-    writer: LanguageModel
-    if server is not None:
-        from rewards.tifa.questions.server_model import ServerModel
-
-        writer = ServerModel(
-            server,
-            model,
-            concurrency=batch_size,
-            requests_per_minute=requests_per_minute,
-            tokens_per_minute=tokens_per_minute,
-        )
-    else:
-        from rewards.tifa.questions.chat_model import ChatModel
-
-        writer = ChatModel(model, device=device, dtype=dtype, revision=revision)
+    writer = load_language_model(
+        model,
+        server,
+        revision=revision,
+        concurrency=batch_size,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        device=device,
+        dtype=dtype,
+    )
     with _progress(len(rows), "prompts") as advance:
         report = build_questions(writer, rows, questions, batch_size, seed, advance, form)
     for line in report.dropped:
