@@ -6,8 +6,9 @@ TORCH_INDEX ?=
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 HOSTS := .venv-hosts
+OLDEST := .venv-oldest
 
-.PHONY: demo test test-slow test-hosts lint docs clean
+.PHONY: demo test test-slow test-hosts test-oldest lint docs clean
 
 demo: $(INSTALLED)
 	HF_HUB_OFFLINE=1 $(VENV)/bin/rewards demo --overwrite
@@ -29,6 +30,16 @@ $(HOSTS)/.installed: tests/hosts/requirements.txt $(INSTALLED)
 	$(HOSTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/hosts/requirements.txt
 	touch $@
 
+# The tests with the oldest versions that pyproject.toml allows; those of Python 3.11, for which they were built.
+test-oldest: $(OLDEST)/.installed
+	HF_HUB_OFFLINE=1 $(OLDEST)/bin/python -m pytest
+
+$(OLDEST)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(OLDEST)/bin/uv pip install --python $(OLDEST)/bin/python --resolution lowest-direct --editable '.[test]'
+	touch $@
+
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -40,7 +51,7 @@ docs: $(INSTALLED)
 	@echo "open docs/_build/index.html"
 
 clean:
-	rm -rf $(VENV) $(HOSTS)
+	rm -rf $(VENV) $(HOSTS) $(OLDEST)
 
 $(INSTALLED): pyproject.toml
 	@echo "Installing into $(VENV), once: 6.7 GB on disk with the CUDA libraries that torch brings on Linux."
