@@ -28,10 +28,17 @@ Outcome: TypeAlias = Ratings | list[str | None] | list[torch.Tensor] | torch.Ten
 """What an ability of a judge returns."""
 
 WAIT = 0.004
-"""Seconds without a new arrival after which a batch begins."""
+"""Seconds without a new arrival after which a batch begins, at least; see :data:`WAIT_SHARE`."""
 
 LONGEST_WAIT = 0.03
-"""Seconds after which a batch begins whatever still arrives."""
+"""Seconds after which a batch begins whatever still arrives, at least; see :data:`LONGEST_WAIT_SHARE`."""
+
+WAIT_SHARE = 1 / 32
+"""As :data:`WAIT`, of the seconds that the last batch took. Callers who were answered together ask again together, each
+as soon as it has prepared its next request; a batch that begins without the last of them computes pictures twice."""
+
+LONGEST_WAIT_SHARE = 1 / 8
+"""As :data:`LONGEST_WAIT`, of the seconds that the last batch took."""
 
 MOST_ROWS = 2048
 """Rows of a batch; the judge cuts it further by its token budget."""
@@ -141,6 +148,7 @@ class BatchingJudge(Judge):
         self._queue: deque[Call] = deque()
         self._changed = threading.Condition()
         self._closed = False
+        self._last_took = 0.0
         self._threads = [
             threading.Thread(target=self._work, args=(judge,), name=f"judge-{at}", daemon=True)
             for at, judge in enumerate(self.replicas)
@@ -252,6 +260,7 @@ class BatchingJudge(Judge):
                 counts.batches += bool(running)
                 counts.rows += (rows := sum(map(len, running)))
                 counts.seconds["judging"] += ended - begun
+                self._last_took = ended - begun
                 counts.seconds["waiting"] += sum(begun - call.arrived for call in running)
                 counts.calls["cancelled"] += len(calls) - len(running)
                 counts.calls["failed"] += (failed := sum(isinstance(one, Exception) for one in outcomes))
@@ -271,10 +280,11 @@ class BatchingJudge(Judge):
                 self._changed.wait_for(lambda: self._closed or self._queue)
                 if self._closed:
                     return None
-                latest = time.monotonic() + LONGEST_WAIT
+                quiet = max(WAIT, WAIT_SHARE * self._last_took)
+                latest = time.monotonic() + max(LONGEST_WAIT, LONGEST_WAIT_SHARE * self._last_took)
                 while self.counts.waiting < self.most_rows and (left := latest - time.monotonic()) > 0:
                     before = self.counts.waiting
-                    self._changed.wait(min(WAIT, left))
+                    self._changed.wait(min(quiet, left))
                     if self._closed or self.counts.waiting == before or not self._queue:
                         break  # nothing new came, or another replica took what there was
                 if self._queue and not self._closed:
