@@ -90,6 +90,7 @@ def _end(summary: Summary, folder: Path) -> None:
     typer.echo(
         f"{judged} candidates scored, {summary.abstained} abstained, {summary.failed} rows failed{often}", err=True
     )
+    typer.echo(f"{summary.ranked} items, best candidate first, in {folder / 'ranked.jsonl'}", err=True)
     if summary.problems:
         typer.echo(f"{summary.problems} problems are reported in {folder / 'problems.jsonl'}", err=True)
         raise typer.Exit(REPORTED)

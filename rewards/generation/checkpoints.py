@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForImageTextToText, AutoProcessor, ProcessorMixin
+from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor, ProcessorMixin
 
 from rewards.errors import InputError
 
@@ -44,6 +44,22 @@ def load_writer(
         processor: ProcessorMixin = AutoProcessor.from_pretrained(path, revision=revision, padding_side="left")
         model: Any = AutoModelForImageTextToText.from_pretrained(path, dtype=dtype, revision=revision, **options)
     except (OSError, ValueError) as error:
-        first_line = str(error).strip().partition("\n")[0]
-        raise InputError(f"model {name!r} cannot be loaded: {first_line}") from error
+        raise _unloadable(name, error) from error
     return model, processor
+
+
+def check_writer(name: str, revision: str | None = None) -> None:
+    """Whether there is such a checkpoint, by its config alone: a name that is wrong is said before anything loads.
+
+    Raises:
+        InputError: As :func:`load_writer`.
+    """
+    try:
+        AutoConfig.from_pretrained(checkpoint_of(name), revision=revision)
+    except (OSError, ValueError) as error:
+        raise _unloadable(name, error) from error
+
+
+def _unloadable(name: str, error: Exception) -> InputError:
+    first_line = str(error).strip().partition("\n")[0]
+    return InputError(f"model {name!r} cannot be loaded: {first_line}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from rewards.runs.files import Json
 
 if TYPE_CHECKING:
     from rewards.tifa.store.store import QuestionStore
+
+logger = logging.getLogger(__name__)
 
 _OWN_COLUMNS = ("images", "texts", "inputs", "boxes", "prompts", "completions")
 _PROMPTS_AT_ONCE = 100_000
@@ -91,7 +94,7 @@ class ScoreTask(Task):
         }
 
     def check(self, source: Source) -> None:
-        """See :meth:`Task.check`: the columns are there, and every prompt has questions."""
+        """See :meth:`Task.check`: the columns are there, and prompts have questions."""
         source.check_columns([self.chosen.image_column], [self.chosen.text], *checklist_columns(self.chosen.reward))
         if self.chosen.reward.kind == "tifa" and self.chosen.reward.questions is not None:
             from rewards.tifa.store.store import QuestionStore
@@ -108,18 +111,25 @@ class ScoreTask(Task):
 
 
 def _check_questions(source: Source, column: str, store: QuestionStore) -> None:
-    seen: set[object] = set()
+    """Say which rows will abstain because their prompt has no questions; where no prompt has any, it is the wrong store
+    (or column): refuse."""
+    seen: set[str | int] = set()
+    found, missing, first = False, 0, ""
     for _, line, prompt, problem in source.entries(column):
-        if problem is not None or not cells.is_prompt(prompt):
+        if problem is not None or not cells.is_prompt(prompt) or prompt == "" or prompt in seen:
             continue
-        if prompt == "" or prompt in seen:
-            continue
+        seen = {prompt} if len(seen) >= _PROMPTS_AT_ONCE else seen | {prompt}
         try:
             store.get(prompt)
+            found = True
         except InputError as error:
-            raise InputError(f"{source.path}, line {line}: {error}") from error
-        seen = {prompt} if len(seen) >= _PROMPTS_AT_ONCE else seen | {prompt}
+            missing += 1
+            first = first or f"line {line}: {error}"
     store.close()
+    if missing and not found:
+        raise InputError(f"{source.path}, {first}")
+    if missing:
+        logger.warning("%d prompts have no questions, their rows abstain; the first: %s", missing, first)
 
 
 @dataclass(frozen=True)

@@ -504,8 +504,14 @@ def test_tifa_with_every_answer(folder, tmp_path_factory):
     found = records(folder / "huge.jsonl")
     assert [record["overall"] is None for record in found] == [False, True, True, True, True]
     assert "a whole number of 64 bits is needed" in found[1]["abstained"]
-    write_lines(path, [rows[0], {"image": "p/0.png", "prompt": "unknown prompt"}])
-    assert "line 2" in refused(*arguments) and "unknown prompt" in refused(*arguments)
+    unknown = {"image": "p/0.png", "prompt": "unknown prompt"}
+    write_lines(path, [unknown, rows[0], unknown])
+    assert call(*arguments[:3], folder / "some.jsonl", *arguments[4:]).exit_code == 3
+    found = records(folder / "some.jsonl")
+    assert [record["overall"] for record in found] == [None, good["overall"], None]
+    assert "no questions for 'unknown prompt'" in found[0]["abstained"] and not found[0]["failed"]
+    write_lines(path, [unknown, unknown])
+    assert "line 1" in refused(*arguments) and "unknown prompt" in refused(*arguments)
 
 
 def test_a_block_of_yaml_and_words_that_win_over_it(folder, rater):

@@ -74,12 +74,15 @@ def new_trainer(config: DiffusionRunConfig) -> DiffusionTrainer:
     methods = new_methods(config)
     train_prompts, eval_prompts, store = split_of_run(config)
     prompts, _ = split_prompts([*train_prompts, *eval_prompts])
-    reward = _new_reward(config.reward, store, prompts)
-    audit = None
-    if config.audit is not None:
-        audit = _new_reward(config.audit, store, prompts)
-        if config.audit.name is None:
-            audit.__name__ = "oracle" if config.audit.judge == ORACLE else "audit"
+    wanted = [_completed(settings, store) for settings in (config.reward, config.audit) if settings is not None]
+    for settings in wanted:
+        _check_questions(settings, prompts)
+    check_pipeline(config.model, config.model_revision)
+    # From here on judges and models load: what can be wrong without them was said before.
+    reward, *audits = [build_reward(settings, str(PartialState().device)) for settings in wanted]
+    audit = audits[0] if audits else None
+    if audit is not None and config.audit is not None and config.audit.name is None:
+        audit.__name__ = "oracle" if config.audit.judge == ORACLE else "audit"
     return DiffusionTrainer(
         load_pipeline(config.model, config.model_revision, methods[0].args.mixed_precision),
         reward,
@@ -130,14 +133,6 @@ def _fields(method: type[Method[DiffusionConfig]]) -> set[str]:
     return {field.name for field in dataclasses.fields(method.config_class)}
 
 
-def _new_reward(settings: RewardSettings, store: Path | None, prompts: Sequence[str]) -> Reward:
-    # Each process has a device of its own; "cuda" alone would put every process's judge on the first one.
-    own = PartialState().device
-    completed = _completed(settings, str(store) if store is not None else None, own.type)
-    _check_questions(completed, prompts)
-    return build_reward(completed, str(own))
-
-
 def _check_questions(settings: RewardSettings, prompts: Sequence[str]) -> None:
     """Before a judge is loaded: every prompt has the questions that the reward, or a part of it, will ask."""
     if settings.kind == "tifa" and settings.questions is not None:
@@ -146,14 +141,28 @@ def _check_questions(settings: RewardSettings, prompts: Sequence[str]) -> None:
         _check_questions(part, prompts)
 
 
-def _completed(settings: RewardSettings, store: str | None, device_type: str) -> RewardSettings:
-    """The settings with the questions of the run's prompts where they name none, for parts too."""
+def _completed(settings: RewardSettings, store: Path | None) -> RewardSettings:
+    """The settings with the questions of the run's prompts where they name none, for parts too; each process has a
+    device of its own, and "cuda" alone would put every process's judge on the first one."""
+    unnamed = settings.kind == "tifa" and settings.questions is None and store is not None
     return dataclasses.replace(
         settings,
-        questions=store if settings.kind == "tifa" and settings.questions is None else settings.questions,
-        device=None if settings.device == device_type else settings.device,
-        rewards=[_completed(part, store, device_type) for part in settings.rewards],
+        questions=str(store) if unnamed else settings.questions,
+        device=None if settings.device == PartialState().device.type else settings.device,
+        rewards=[_completed(part, store) for part in settings.rewards],
     )
+
+
+def check_pipeline(model: str, revision: str | None = None) -> None:
+    """Whether there is such a pipeline, by its index alone: a name that is wrong is said before a judge loads.
+
+    Raises:
+        InputError: As :func:`load_pipeline`.
+    """
+    try:
+        DiffusionPipeline.load_config(_checkpoint(model), revision=revision)
+    except (OSError, ValueError) as error:
+        raise _unloadable(model, error) from error
 
 
 def load_pipeline(model: str, revision: str | None = None, mixed_precision: str = "no") -> DiffusionPipeline:
@@ -162,12 +171,21 @@ def load_pipeline(model: str, revision: str | None = None, mixed_precision: str 
     Raises:
         InputError: No pipeline can be loaded from there.
     """
-    path = PACKAGED.get(model, model)
-    if model in PACKAGED and not PACKAGED[model].is_dir():
-        raise InputError(f"the packaged weights of {model!r} are missing: no directory {path}")
     try:
-        pipeline = DiffusionPipeline.from_pretrained(str(path), revision=revision, torch_dtype=DTYPES[mixed_precision])
+        pipeline = DiffusionPipeline.from_pretrained(
+            _checkpoint(model), revision=revision, torch_dtype=DTYPES[mixed_precision]
+        )
     except (OSError, ValueError) as error:
-        raise InputError(f"model {model!r}: no pipeline can be loaded: {str(error).splitlines()[0]}") from error
+        raise _unloadable(model, error) from error
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
+
+
+def _checkpoint(model: str) -> str:
+    if model in PACKAGED and not PACKAGED[model].is_dir():
+        raise InputError(f"the packaged weights of {model!r} are missing: no directory {PACKAGED[model]}")
+    return str(PACKAGED.get(model, model))
+
+
+def _unloadable(model: str, error: Exception) -> InputError:
+    return InputError(f"model {model!r}: no pipeline can be loaded: {str(error).splitlines()[0]}")

@@ -7,8 +7,18 @@ from peft import LoraConfig
 from transformers import PreTrainedModel, ProcessorMixin
 
 from rewards.errors import InputError
-from rewards.generation.checkpoints import load_writer
+from rewards.generation.checkpoints import check_writer, load_writer
 from rewards.trainers.language.settings import PolicySettings
+
+
+def check_policy(settings: PolicySettings) -> None:
+    """Refuse settings that :func:`load_policy` would, without loading weights.
+
+    Raises:
+        InputError: as :func:`load_policy`.
+    """
+    _dtype(settings)
+    check_writer(settings.path, settings.revision)
 
 
 def load_policy(settings: PolicySettings) -> tuple[PreTrainedModel, ProcessorMixin, LoraConfig | None]:
@@ -17,11 +27,11 @@ def load_policy(settings: PolicySettings) -> tuple[PreTrainedModel, ProcessorMix
     Raises:
         InputError: if the checkpoint cannot be loaded.
     """
-    dtype = getattr(torch, settings.dtype or ("bfloat16" if torch.cuda.is_available() else "float32"), None)
-    if not isinstance(dtype, torch.dtype):
-        raise InputError(f"unknown dtype {settings.dtype!r}: expected one such as 'bfloat16' or 'float32'")
     model, processor = load_writer(
-        settings.path, dtype=dtype, revision=settings.revision, attn_implementation=settings.attn_implementation
+        settings.path,
+        dtype=_dtype(settings),
+        revision=settings.revision,
+        attn_implementation=settings.attn_implementation,
     )
     if settings.lora_rank == 0:
         return model, processor, None
@@ -33,3 +43,10 @@ def load_policy(settings: PolicySettings) -> tuple[PreTrainedModel, ProcessorMix
         task_type="CAUSAL_LM",
     )
     return model, processor, lora
+
+
+def _dtype(settings: PolicySettings) -> torch.dtype:
+    dtype = getattr(torch, settings.dtype or ("bfloat16" if torch.cuda.is_available() else "float32"), None)
+    if not isinstance(dtype, torch.dtype):
+        raise InputError(f"unknown dtype {settings.dtype!r}: expected one such as 'bfloat16' or 'float32'")
+    return dtype

@@ -36,7 +36,7 @@ from rewards.trainers.language.evaluation import HeldOutCallback
 from rewards.trainers.language.grpo import ExactGRPOTrainer
 from rewards.trainers.language.guards import AbstentionGuard, FiniteSteps, IdleGuard
 from rewards.trainers.language.held_out import HeldOut
-from rewards.trainers.language.policy import load_policy
+from rewards.trainers.language.policy import check_policy, load_policy
 from rewards.trainers.language.ppo import PPOConfig, PPOTrainer
 from rewards.trainers.language.reward_state import RewardState
 from rewards.trainers.language.rloo import ExactRLOOTrainer
@@ -148,17 +148,18 @@ def training_functions(reward: Reward, own: OwnTrainerSettings) -> tuple[list[Ca
 def _build(config: LanguageRunConfig, folder: RunFolder) -> _Parts:
     own = own_settings(config.trainer)
     arguments = trainer_arguments(METHODS[config.algorithm][1], config.trainer, folder.checkpoints, config.seed)
-    reward = build_reward(config.reward)
-    training_functions(reward, own)  # refuses what cannot be trained on before anything is loaded
     if config.reward.standardize == "running" and arguments.world_size > 1:
         raise InputError(
             f"reward.standardize: running needs one process, and there are {arguments.world_size}: each would learn a "
             "scale of its own from its share of a group"
         )
+    check_policy(config.policy)
+    train, held_out = (load_prompts(config.data, rows) for rows in (config.data.train, config.data.held_out))
+    reward = build_reward(config.reward)  # from here on judges load: what can be wrong without one was said before
+    training_functions(reward, own)
     audits = [build_reward(audit) for audit in config.evaluation.audits]
     if len({audit.__name__ for audit in audits}) < len(audits):
         raise InputError(f"audits must have different names, got {[audit.__name__ for audit in audits]}; set name")
-    train, held_out = (load_prompts(config.data, rows) for rows in (config.data.train, config.data.held_out))
     for name, rows in (("train", train), ("held_out", held_out)):
         _check_columns([reward, *audits] if name == "held_out" else [reward], rows, name)
     return _Parts(own, arguments, reward, audits, train, held_out)

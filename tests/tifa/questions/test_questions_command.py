@@ -66,6 +66,9 @@ def test_stores_are_merged_and_bad_rows_named(run: Run, tmp_path: Path) -> None:
     assert isinstance(conflict.exception, InputError) and "already has the question" in str(conflict.exception)
     kept = run("import", tmp_path / "other.json", "--store", tmp_path / "2.sqlite", "--keep")
     assert "1 kept as stored" in kept.output
+    (tmp_path / "twice.json").write_text(json.dumps([row, {**row, "question": "r?", "choices": ["a", "b", " b"]}]))
+    refused = run("import", tmp_path / "twice.json", "--store", tmp_path / "4.sqlite")
+    assert isinstance(refused.exception, InputError) and "question 'r?': choice 'b' is given twice" in refused.output
     checked = run("check", tmp_path / "bad.json")
     assert checked.exit_code != 0 and "cannot be scored: " in checked.output
 

@@ -147,7 +147,7 @@ def test_the_trainer_asks_the_reward_about_its_prompts_at_the_start(tmp_path):
         (["trainer.seed=1"], "seed is a setting of the run"),
         (["method=dpo"], "method 'dpo' is not known; there are ddpo, nft, awm, flow_grpo, reward_gradient"),
         (["reward.judge=no-such-judge"], "no-such-judge"),
-        (["model=no/such/model"], "no/such/model"),
+        (["model=no/such/model", "reward.judge=no-such-judge"], "no/such/model"),
         (["prompts=missing.json"], "missing.json"),
         (["num_eval_prompts=-1"], "num_eval_prompts"),
         (["baseline_guidance_scales=[0.5]"], "baseline_guidance_scales must be at least 1"),

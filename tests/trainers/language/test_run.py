@@ -308,6 +308,23 @@ def test_settings_that_cannot_be_used_give_one_clear_line(checkpoint, tmp_path, 
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("policy.path", "no/such-policy", "no/such-policy"),
+        ("policy.dtype", "float31", "unknown dtype"),
+        ("data.source", "tests.trainers.language.text_world:nothing", "nothing"),
+        ("data.held_out", {"n": 0}, "gave no rows"),
+    ],
+)
+def test_what_can_be_wrong_without_a_judge_is_said_before_one_loads(checkpoint, tmp_path, key, value, message):
+    settings = run_settings(checkpoint, "no/such-judge", tmp_path / "run")
+    room, name = key.split(".")
+    settings[room][name] = value
+    with pytest.raises(InputError, match=message):
+        run(settings)
+
+
 def test_data_without_prompts_or_pictures_is_refused():
     source = "tests.trainers.language.text_world:pictures"
     renamed = DataSettings(source, {"n": 2}, {}, prompt="describe", rename={"number": "question"})
