@@ -28,17 +28,15 @@ Outcome: TypeAlias = Ratings | list[str | None] | list[torch.Tensor] | torch.Ten
 """What an ability of a judge returns."""
 
 WAIT = 0.004
-"""Seconds without a new arrival after which a batch begins, at least; see :data:`WAIT_SHARE`."""
+"""Seconds without a new arrival after which a batch begins, once the callers of the last one are back."""
 
 LONGEST_WAIT = 0.03
 """Seconds after which a batch begins whatever still arrives, at least; see :data:`LONGEST_WAIT_SHARE`."""
 
-WAIT_SHARE = 1 / 32
-"""As :data:`WAIT`, of the seconds that the last batch took. Callers who were answered together ask again together, each
-as soon as it has prepared its next request; a batch that begins without the last of them computes pictures twice."""
-
 LONGEST_WAIT_SHARE = 1 / 8
-"""As :data:`LONGEST_WAIT`, of the seconds that the last batch took."""
+"""As :data:`LONGEST_WAIT`, of the seconds that the last batch took. Callers who were answered together ask again
+together, each as soon as it has prepared its next request; a batch that began without most of them would look at the
+same pictures twice, and they would never meet again."""
 
 MOST_ROWS = 2048
 """Rows of a batch; the judge cuts it further by its token budget."""
@@ -149,6 +147,7 @@ class BatchingJudge(Judge):
         self._changed = threading.Condition()
         self._closed = False
         self._last_took = 0.0
+        self._answered = 0  # callers of the last batch who have not come back
         self._threads = [
             threading.Thread(target=self._work, args=(judge,), name=f"judge-{at}", daemon=True)
             for at, judge in enumerate(self.replicas)
@@ -241,6 +240,7 @@ class BatchingJudge(Judge):
 
     def _put(self, call: Call) -> None:
         self._queue.append(call)
+        self._answered = max(0, self._answered - 1)
         self.counts.waiting += len(call)
         self.counts.largest_queue = max(self.counts.largest_queue, self.counts.waiting)
         self._changed.notify_all()
@@ -260,7 +260,7 @@ class BatchingJudge(Judge):
                 counts.batches += bool(running)
                 counts.rows += (rows := sum(map(len, running)))
                 counts.seconds["judging"] += ended - begun
-                self._last_took = ended - begun
+                self._last_took, self._answered = ended - begun, len(running)
                 counts.seconds["waiting"] += sum(begun - call.arrived for call in running)
                 counts.calls["cancelled"] += len(calls) - len(running)
                 counts.calls["failed"] += (failed := sum(isinstance(one, Exception) for one in outcomes))
@@ -280,11 +280,10 @@ class BatchingJudge(Judge):
                 self._changed.wait_for(lambda: self._closed or self._queue)
                 if self._closed:
                     return None
-                quiet = max(WAIT, WAIT_SHARE * self._last_took)
                 latest = time.monotonic() + max(LONGEST_WAIT, LONGEST_WAIT_SHARE * self._last_took)
                 while self.counts.waiting < self.most_rows and (left := latest - time.monotonic()) > 0:
                     before = self.counts.waiting
-                    self._changed.wait(min(quiet, left))
+                    self._changed.wait(left if self._answered else min(WAIT, left))
                     if self._closed or self.counts.waiting == before or not self._queue:
                         break  # nothing new came, or another replica took what there was
                 if self._queue and not self._closed:

@@ -44,6 +44,34 @@ def test_calls_that_arrive_together_are_judged_together():
     batching.close()
 
 
+def test_a_batch_waits_for_those_who_were_answered_together():
+    """Two groups of callers that missed each other at first meet again, though each needs 30 ms for its next request."""
+    judge = Counting(0.8)
+    batching = BatchingJudge(judge)
+
+    def ask(late: float) -> None:
+        time.sleep(late)
+        for _ in range(4):
+            batching.rate(["image"], ["x"])
+            time.sleep(0.03)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, [0, 0, 0, 0, 0.3, 0.3, 0.3, 0.3]))
+    assert sum(judge.sizes) == 32 and judge.sizes[0] == 4 and max(judge.sizes) == 8
+    assert len(judge.sizes) <= 6, judge.sizes
+    batching.close()
+
+
+def test_a_lone_caller_is_not_kept_waiting():
+    judge = Counting(0.4)
+    batching = BatchingJudge(judge)
+    start = time.monotonic()
+    for _ in range(4):
+        batching.rate(["image"], ["x"])
+    assert time.monotonic() - start < 4 * 0.4 + 0.15
+    batching.close()
+
+
 def test_a_call_that_fails_fails_alone_and_reasons_keep_their_rows():
     batching = BatchingJudge(Counting())
     prompts = ["good", "bad", "none", "fine"]
