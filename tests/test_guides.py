@@ -9,6 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from rewards.cli.app import app
+from rewards.runs.metrics import read_metrics
 
 GUIDES = Path(__file__).parents[1] / "docs" / "guides"
 PAGES = [*sorted(GUIDES.glob("*.md")), GUIDES.parent / "findings.md"]
@@ -36,6 +37,23 @@ def test_the_page_on_successors_runs_from_its_own_text(tmp_path, monkeypatch):
             assert done.exit_code == 0, f"{words}: {done.output}"
     assert (tmp_path / "back.jsonl").read_text() == (tmp_path / "geneval2.jsonl").read_text()
     assert names["hard"].answers[1].score in (0.0, 1.0)
+
+
+def test_trls_own_trainer_runs_from_the_guides_own_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (text,) = [text for language, text in blocks(GUIDES / "train_writer.md") if language == "python"]
+    shorter = {"max_steps=20": "max_steps=2", "per_device_train_batch_size=64": "per_device_train_batch_size=8"}
+    for written, short in shorter.items():
+        assert written in text
+        text = text.replace(written, short)
+    exec(text, {})
+    rewards = [
+        row["rewards/HarmonicEval/overall/mean"]
+        for row in read_metrics(tmp_path / "runs" / "trl")
+        if "rewards/HarmonicEval/overall/mean" in row
+    ]
+    assert len(rewards) == 2 and all(1 <= one <= 5 for one in rewards)
+    assert CliRunner().invoke(app, ["curves", "runs/trl"]).exit_code == 0
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

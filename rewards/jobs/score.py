@@ -129,7 +129,7 @@ def _check_questions(source: Source, column: str, store: QuestionStore) -> None:
     if missing and not found:
         raise InputError(f"{source.path}, {first}")
     if missing:
-        logger.warning("%d prompts have no questions, their rows abstain; the first: %s", missing, first)
+        logger.warning("no questions for %d of the prompts, whose rows abstain; the first: %s", missing, first)
 
 
 @dataclass(frozen=True)

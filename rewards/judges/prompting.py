@@ -19,8 +19,9 @@ WHY = "Why? Tell me the reason."
 """How a judge is asked for the reason of a rating (HarmonicEval section 4, after FLEUR)."""
 
 
-_QUIET = {"enable_thinking": False, "thinking": False}
-"""Arguments of chat templates by which a model answers at once (Qwen3's, DeepSeek's); others do not look at them."""
+_QUIET = ("enable_thinking", "thinking")
+"""Variables of chat templates that are False where a model is to answer at once (Qwen3's, DeepSeek's). They are given
+to templates that know them: what a template does not know, transformers takes for an argument of the processor."""
 
 _OPENING = re.compile(
     r"(<\|?/?|\[/?|◁/?)(begin_of_|end_of_)?(think|thinking|thought|reasoning)(\|?>|\]|▷)", re.IGNORECASE
@@ -152,11 +153,12 @@ def _render(processor: ProcessorMixin, images: int) -> str:
 
 def _without_thought(processor: Any, turns: Sequence[Mapping[str, object]]) -> str:
     """The turns and a generation prompt after which the model answers, and does not think first."""
-    rendered = str(processor.apply_chat_template(turns, add_generation_prompt=True, tokenize=False, **_QUIET))
+    template = str(getattr(processor, "chat_template", None) or processor.tokenizer.chat_template)
+    quiet = {name: False for name in _QUIET if re.search(rf"\b{name}\b", template)}
+    rendered = str(processor.apply_chat_template(turns, add_generation_prompt=True, tokenize=False, **quiet))
     if (opened := _open_thought(rendered)) is None:
         return rendered
     closing = _closing(opened)
-    template = str(getattr(processor, "chat_template", None) or processor.tokenizer.chat_template)
     if closing not in template and closing not in added_tokens(processor.tokenizer):
         raise InputError(
             f"the judge's chat template opens a thought ({opened}) for the model and knows no end of it ({closing}): a "

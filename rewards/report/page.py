@@ -142,8 +142,9 @@ def _chapter(group: Sequence[Run], figures: dict[str, str]) -> str:
         else:
             inner = story.parts_table() + "".join(f"<h3>{title}</h3>{section}" for title, section in sections)
             html += _fold(f"Parts and outputs of {story.run.name}", inner, closed=True)
-    html += _fold("Weights and deviations", figures.get("weights", ""))
-    html += _fold("Training", figures.get("training", ""))
+    # How the reward was made and how the optimiser fared: for who looks for a cause.
+    html += _fold("Weights and deviations", figures.get("weights", ""), closed=True)
+    html += _fold("Training", figures.get("training", ""), closed=True)
     return html + (_fold("All logged values", _values_table(group), closed=True) if figures else "")
 
 

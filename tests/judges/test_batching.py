@@ -45,7 +45,7 @@ def test_calls_that_arrive_together_are_judged_together():
 
 
 def test_a_batch_waits_for_those_who_were_answered_together():
-    """Two groups of callers that missed each other at first meet again, though each needs 30 ms for its next request."""
+    """Two groups of callers that missed each other at first meet again, each 30 ms after its answer."""
     judge = Counting(0.8)
     batching = BatchingJudge(judge)
 

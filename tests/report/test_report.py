@@ -206,6 +206,15 @@ def test_the_same_prompt_before_and_after_each_with_its_picture(tmp_path):
     assert cards[0].split("<img")[1][:300] != cards[1].split("<img")[1][:300]
 
 
+def test_what_is_most_worth_knowing_is_open_and_the_machinery_is_closed(tmp_path):
+    page = write_report([tifa_run(tmp_path / "run")], tmp_path / "out").page.read_text(encoding="utf-8")
+    found = re.findall(r"<details ([^>]*)><summary><h2>([^<]*)", page)
+    opened = {title for state, title in found if state.endswith("open")}
+    closed = {title for _, title in found} - opened
+    assert opened >= {"Reward", "By criterion and element type"} and closed >= {"Training", "All logged values"}
+    assert closed <= {"Weights and deviations", "Training", "All logged values"}
+
+
 def test_several_runs_share_charts_and_different_rewards_get_chapters(tmp_path):
     first, second = tifa_run(tmp_path / "a"), tifa_run(tmp_path / "b", offset=0.1)
     report = write_report([first, second])

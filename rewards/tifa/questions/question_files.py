@@ -37,14 +37,15 @@ def read_question_file(path: str | Path) -> QuestionFile:
         told = [(question, _given_twice(question)) for question in questions]
         return QuestionFile(
             [question for question, twice in told if twice is None],
-            problems + [f"{path}, question {question.text!r}: {twice}" for question, twice in told if twice is not None],
+            problems
+            + [f"{path}, question {question.text!r}: {twice}" for question, twice in told if twice is not None],
             warnings=[],
         )
     raise InputError(f"{path} is no file of questions: {', '.join(FORMS)} are read")
 
 
 def _given_twice(question: Question) -> str | None:
-    """What is wrong with choices of which two are the same as written: a judge that chooses gives each its own share."""
+    """Which choice a question offers twice, as written: a judge that chooses would give each of the two its share."""
     twice = [choice for at, choice in enumerate(question.choices) if choice in question.choices[:at]]
     return f"choice {twice[0]!r} is given twice" if twice else None
 

@@ -12,7 +12,6 @@ from diffusers import DiffusionPipeline
 
 from rewards.build import ORACLE, RewardSettings, build_reward
 from rewards.errors import InputError
-from rewards.reward import Reward
 from rewards.runs.config import load_config
 from rewards.runs.files import Json, finite_or_none, write_json
 from rewards.runs.folder import RunFolder
