@@ -1,5 +1,6 @@
 """The guides: the page on TIFA's successors is run from its own text; every command line has known options."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -11,7 +12,8 @@ from typer.testing import CliRunner
 from rewards.cli.app import app
 from rewards.runs.metrics import read_metrics
 
-GUIDES = Path(__file__).parents[1] / "docs" / "guides"
+ROOT = Path(__file__).parents[1]
+GUIDES = ROOT / "docs" / "guides"
 PAGES = [*sorted(GUIDES.glob("*.md")), GUIDES.parent / "findings.md"]
 
 
@@ -54,6 +56,22 @@ def test_trls_own_trainer_runs_from_the_guides_own_text(tmp_path, monkeypatch):
     ]
     assert len(rewards) == 2 and all(1 <= one <= 5 for one in rewards)
     assert CliRunner().invoke(app, ["curves", "runs/trl"]).exit_code == 0
+
+
+def test_the_load_tests_figures_are_those_of_the_raw_file():
+    text = (GUIDES / "judges.md").read_text(encoding="utf-8")
+    compared, killed = json.loads((ROOT / "benchmarks" / "results" / "serve_load.json").read_text())
+    for row, base in (("one in-process batch", "in process"), ("the server at 67357a0", "old rewards serve")):
+        (line,) = [line for line in text.splitlines() if line.startswith(f"| {row}")]
+        for cell, key in zip(line.split("|")[2:4], ("samples a cpu second", "samples a second"), strict=True):
+            measured = [f"{ratio:.2f}" for ratio in compared["ratios"][f"rewards serve / {base}, {key}"]]
+            assert cell.strip() == " and ".join(measured)
+    ours = [turn for turn in compared["turns"] if turn["way"] == "rewards serve"]
+    assert " and ".join(f"{turn['p99']:.1f} s" for turn in ours) in text and compared["old"] == "67357a0"
+    assert all(turn["largest_queue"] == 160 and turn["difference"] < 2e-8 for turn in ours)
+    assert all(turn["unscored"] == 0 for turn in compared["turns"] + killed["turns"])
+    (turn,) = [turn for turn in killed["turns"] if turn["kills"]]
+    assert (turn["kills"], turn["zeros"], killed["samples"]) == (3, 0, 64) and f"{turn['retries']} requests" in text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
