@@ -19,13 +19,14 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	HF_HUB_OFFLINE=1 $(VENV)/bin/python -m pytest -m slow
 
-# The hosts' pins contradict each other and ours: they are installed without their dependencies beside a view of .venv.
+# The hosts' pins contradict each other and ours: they are installed without their dependencies beside a view of .venv
+# (its .pth files too, by which this checkout is installed).
 test-hosts: $(HOSTS)/.installed
 	HF_HUB_OFFLINE=1 $(HOSTS)/bin/python -m pytest -m hosts tests/hosts
 
 $(HOSTS)/.installed: tests/hosts/requirements.txt $(INSTALLED)
 	$(PYTHON) -m venv $(HOSTS)
-	$(VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+	$(VENV)/bin/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" \
 	  > "$$($(HOSTS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/base.pth"
 	$(HOSTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/hosts/requirements.txt
 	touch $@

@@ -146,8 +146,8 @@ def writing(connection: sqlite3.Connection, path: str | Path) -> Iterator[None]:
     target = Path(path).resolve()
     try:
         # Made anew each time, so that neither threads nor forked children share one.
-        lock = FileLock(target.with_name(f"{target.name}-lock"), timeout=WAIT_SECONDS, poll_interval=0.005)
-        lock.acquire()
+        lock = FileLock(target.with_name(f"{target.name}-lock"), timeout=WAIT_SECONDS)
+        lock.acquire(poll_interval=0.005)
     except Timeout as error:
         raise sqlite3.OperationalError("database is locked") from error
     try:
