@@ -51,9 +51,6 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LARGE = 4_000_000
 """Bytes of a request after which memory is given back."""
 
-GONE = 0.25
-"""Seconds between two looks whether the client still waits."""
-
 
 def build_app(
     judges: Mapping[str, Judge],
@@ -206,16 +203,25 @@ async def _judged(
             [row.choices for row in rows],
         )
         outcome = asyncio.wrap_future(queue.submit(call))
-        while not outcome.done():
-            await asyncio.wait([outcome], timeout=GONE)
-            if not outcome.done() and await request.is_disconnected():
-                call.outcome.cancel()  # a batch at work goes on; one that waits does without these rows
-                return Response(status_code=499)
+        left = asyncio.ensure_future(_disconnected(request))
+        try:
+            await asyncio.wait([outcome, left], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            left.cancel()
+        if not outcome.done():
+            call.outcome.cancel()  # a batch at work goes on; one that waits does without these rows
+            return Response(status_code=499)
         found = outcome.result()
     written = iter(_written(found))
     answers = [_abstained(row, ability, body, at) if isinstance(row, InputError) else next(written)
                for at, row in enumerate(pictures)]  # fmt: skip
     return JSONResponse({"rows": answers})
+
+
+async def _disconnected(request: Request) -> None:
+    """Returns when the client has left, told by its connection: a call costs nothing while it waits."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _written(found: Outcome) -> list[dict[str, Json]]:
