@@ -1,6 +1,7 @@
 """torchmetrics' own collection, synchronisation, copies and pickles."""
 
 import copy
+import json
 import pickle
 from pathlib import Path
 
@@ -54,6 +55,28 @@ def test_processes_are_put_together_by_their_counts(world, expected):
     assert float(values["abstained"]) == 1
     here.unsync()
     assert float(here.compute()["overall"]) == pytest.approx(float(expected.overall[0]), abs=1e-6)
+
+
+def length(completions, **columns):
+    return [float(len(text)) if text else None for text in completions]
+
+
+def one_of_two(rank, folder):
+    """Run in a process of its own: unequal shares, one abstention, put together by torchmetrics itself."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    metric = RewardMetric(FunctionReward(length))
+    texts = (["a", "bbb"], ["", "ccccc", "dd"])[rank]
+    metric.update([None] * len(texts), texts)
+    values = {name: float(value) for name, value in metric.compute().items()}
+    Path(folder, f"{rank}.json").write_text(json.dumps(values))
+    torch.distributed.destroy_process_group()
+
+
+def test_two_real_processes_compute_the_mean_of_all_samples(tmp_path):
+    torch.multiprocessing.spawn(one_of_two, (str(tmp_path),), nprocs=2)
+    for rank in range(2):
+        values = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert values["overall"] == pytest.approx((1 + 3 + 5 + 2) / 4) and values["abstained"] == 1
 
 
 def never(completions, **columns):
