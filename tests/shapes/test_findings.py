@@ -116,3 +116,31 @@ def test_the_gamed_judge_is_content_and_the_truth_is_not():
     gaps = [row["judge"] - row["truth"] for row in record["evaluations"]]
     stopped = next(i for i, gap in enumerate(gaps) if gap - gaps[0] > 0.1)
     assert record["evaluations"][stopped]["step"] == 50
+
+
+FLOW_COLUMNS = ("oracle", "judge", "gap", "counting")
+
+
+def test_methods_on_the_packaged_flow():
+    record = json.loads((RESULTS / "flow_methods.json").read_text())
+    for method, table in record["table"].items():
+        runs = record["runs"][method]
+        assert len(runs) == 5
+        for column, before, gain in zip(FLOW_COLUMNS, cells("untrained flow"), cells(f"{method}, flow")):
+            values = [run[column]["gain"]["value"] for run in runs]
+            assert float(before) == pytest.approx(statistics.mean(run[column]["before"] for run in runs), abs=0.00051)
+            half = 2.776445 * statistics.stdev(values) / 5**0.5  # t of 97.5% with four degrees of freedom
+            assert [float(x) for x in gain.split(" ± ")] == pytest.approx([statistics.mean(values), half], abs=0.00051)
+        base, trained = (
+            statistics.mean(run["guidance"][0][which] for run in runs) for which in ("base_audit", "trained_audit")
+        )
+        assert float(cells("untrained flow")[4]) == pytest.approx(base, abs=0.00051)
+        assert float(cells(f"{method}, flow")[4]) == pytest.approx(trained - base, abs=0.00051)
+        learned = {name: table[name]["gain"] > table[name]["half_over_seeds"] for name in ("oracle", "judge")}
+        assert learned == {"oracle": method == "NFT", "judge": True}
+        low, high = (table["oracle"]["over_meanings"][end] for end in ("low", "high"))
+        text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+        assert f"{method} [{low:+.3f}, {high:+.3f}]" in text
+    assert all(run["oracle"]["gain"]["low"] > 0 for run in record["runs"]["NFT"])
+    assert sum(run["oracle"]["gain"]["value"] < 0 for run in record["runs"]["Flow-GRPO"]) == 2
+    assert all(run["ratio_before_first_update"] == 1.0 for run in record["runs"]["Flow-GRPO"])
