@@ -1,0 +1,262 @@
+"""All methods for models that draw, at equal CPU seconds of training: which learns most by the truth?
+
+    python benchmarks/methods_at_equal_cpu.py --seeds 0 1 2 3 4 --cpu-seconds 200 --out runs/methods_equal_cpu
+
+Every method trains the packaged Stable Diffusion with its own `configs/*_shapes.yaml` until its epochs (drawing,
+judging, updating; no evaluation, no loading) have used the CPU seconds of one thread; the learning rate falls to 0 with
+them by a cosine, so that 200, 400 and 800 are runs of their own. A run ends with the epoch that comes nearest. Two
+stages share the time evenly. No audit stops a run. A seed has training and held-out prompts of its own, on which no
+setting was chosen, and all methods of a seed share them and the evaluation's noise.
+
+The table: held-out means by the judge (hard TIFA) and by the oracle, their gap, the oracle's counting, and judge and
+oracle with guidance 2; below it gains by the oracle over the untrained model and over DDPO, paired by prompt, with 95%
+intervals that treat prompts of one meaning, over all seeds, as one cluster, and the lowest and highest seed. A finished
+run in the folder is not made again; the table is of all that the folder holds, and says what is missing. `--seeds`
+with nothing behind it only prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+
+from rewards.errors import exit_cleanly
+from rewards.runs.config import load_config
+from rewards.runs.files import finite_or_none, write_json
+from rewards.runs.intervals import mean_interval
+from rewards.trainers.diffusion.evaluation import Evaluation
+from rewards.trainers.diffusion.loop import DiffusionTrainer
+from rewards.trainers.diffusion.run import new_trainer
+from rewards.trainers.diffusion.settings import DiffusionRunConfig
+from rewards.trainers.diffusion.stages import Stages
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = Path(__file__).resolve().parent / "results" / "methods_equal_cpu.json"
+METHODS = ("ddpo", "nft", "awm", "reward_gradient", "nft_reward_gradient")
+"""Names of `configs/*_shapes.yaml`. Flow-GRPO needs a pipeline of flow matching, and does not train a UNet."""
+UNTRAINED = "untrained"
+SEEDS = (0, 1, 2, 3, 4)
+BUDGETS = (200, 400, 800)
+PROMPT_SEED = 3000
+"""Seed s draws the prompts of `prompt_seed` 3000 + s; settings were chosen on others (0, 101, 500)."""
+GUIDANCE = (1.0, 2.0)
+
+
+class Run(TypedDict):
+    """A finished run: `held_out` is guidance -> judge, oracle, counting -> a number a prompt (None: not judged)."""
+
+    method: str
+    seed: int
+    budget: int
+    cpu_seconds: float
+    epochs: int
+    pictures: int
+    clusters: list[str]
+    held_out: dict[str, dict[str, list[float | None]]]
+
+
+def run_once(method: str, seed: int, budget: int, out: Path, changes: Mapping[str, object] | None = None) -> None:
+    """Train and evaluate, unless the folder holds the run; `changes` are settings that win over all others."""
+    folder = out / (f"{UNTRAINED}-{seed}" if method == UNTRAINED else f"{method}-{budget}-{seed}")
+    if (folder / "run.json").exists():
+        return
+    common = {
+        "prompt_seed": PROMPT_SEED + seed,
+        "seed": seed,
+        "trainer.audit_freq": 0,
+        "trainer.train_lr_schedule": "constant",  # the budget's own fall comes on top of it
+        "output_dir": str(folder),
+        "overwrite": True,
+    }
+    config = ROOT / "configs" / f"{METHODS[0] if method == UNTRAINED else method}_shapes.yaml"
+    trainer = new_trainer(load_config(DiffusionRunConfig, config, common | dict(changes or {})))
+    used, pictures = (0.0, 0) if method == UNTRAINED else train(trainer, budget)
+    held_out = {f"{scale:g}": scores(trainer.evaluate(guidance_scale=scale)) for scale in GUIDANCE}
+    clusters = [str(extra["cluster"]) for extra in trainer._eval_set.metadata] if trainer._eval_set else []
+    run: Run = {
+        "method": method,
+        "seed": seed,
+        "budget": budget,
+        "cpu_seconds": round(used, 1),
+        "epochs": trainer.step,
+        "pictures": pictures,
+        "clusters": clusters,
+        "held_out": held_out,
+    }
+    write_json(folder / "run.json", finite_or_none(run))
+    print(f"{folder.name}: {used:.0f} CPU s, {trainer.step} epochs, {_means(run)}", flush=True)
+
+
+def train(trainer: DiffusionTrainer, budget: float) -> tuple[float, int]:
+    """Epochs until the CPU seconds are used, every stage its even share; what was used, and pictures drawn."""
+    used, pictures, stages = 0.0, 0, list(trainer.stages)
+    for number, method in enumerate(stages, start=1):
+        trainer.stages = Stages([method])
+        trainer._enter_stage(0)
+        begin, end = used, budget * number / len(stages)
+        epoch = 0.0
+        while used + epoch / 2 < end:
+            done = min(1.0, (used - begin) / (end - begin))
+            trainer.rates.rate = method.args.train_learning_rate * (1 + math.cos(math.pi * done)) / 2
+            started = time.process_time()
+            metrics = trainer._epoch(trainer.step)
+            epoch = time.process_time() - started
+            used, pictures = used + epoch, pictures + method.args.samples_per_epoch()
+            trainer.step += 1
+            trainer._log(metrics)
+    return used, pictures
+
+
+def scores(evaluation: Evaluation) -> dict[str, list[float | None]]:
+    """A number a prompt: judge, oracle, and the oracle's share of right counts."""
+    assert evaluation.audited is not None
+    oracle = evaluation.audited
+    columns = {
+        "judge": evaluation.judged.overall,
+        "oracle": oracle.overall,
+        "counting": oracle.parts[:, oracle.part_names.index("counting")],
+    }
+    return {
+        name: [round(value, 4) if math.isfinite(value) else None for value in column.tolist()]
+        for name, column in columns.items()
+    }
+
+
+def values(run: Run, name: str, guidance: str = "1") -> np.ndarray:
+    """A column of a run, (P,), NaN where not judged."""
+    return np.array(run["held_out"][guidance][name], dtype=float)
+
+
+def _means(run: Run) -> str:
+    return ", ".join(
+        f"guidance {guidance} {name} {np.nanmean(values(run, name, guidance)):.3f}"
+        for guidance in run["held_out"]
+        for name in ("judge", "oracle", "counting")
+    )
+
+
+def read_runs(out: Path) -> list[Run]:
+    """All finished runs of a folder, by budget, method and seed."""
+    runs: list[Run] = [json.loads(path.read_text()) for path in out.glob("*/run.json")]
+    order = [UNTRAINED, *METHODS]
+    return sorted(runs, key=lambda run: (run["budget"], order.index(run["method"]), run["seed"]))
+
+
+Line = dict[str, object]
+Pairs = Sequence[tuple[Run, Run]]
+
+
+def gain(pairs: Pairs, name: str) -> Line:
+    """Mean gain from the second to the first run of each pair, its clustered interval, and each pair's own gain."""
+    differences = [values(after, name) - values(before, name) for after, before in pairs]
+    clusters = [cluster for after, _ in pairs for cluster in after["clusters"]]
+    estimate = mean_interval(np.concatenate(differences), clusters)
+    seeds = [round(float(np.nanmean(each)), 4) for each in differences]
+    return {"gain": estimate.value, "low": estimate.low, "high": estimate.high, "seeds": seeds}
+
+
+def lines(runs: Sequence[Run]) -> list[Line]:
+    """A line a method and budget: means over seeds, gains over the untrained model and over DDPO of the same budget."""
+    by: dict[tuple[str, int], dict[int, Run]] = {}
+    for run in runs:
+        by.setdefault((run["method"], run["budget"]), {})[run["seed"]] = run
+    untrained = by.get((UNTRAINED, 0), {})
+    made: list[Line] = []
+    for (method, budget), seeds in by.items():
+        line: Line = {"method": method, "budget": budget, "runs": sorted(seeds)}
+        line["cpu_seconds"] = float(np.mean([run["cpu_seconds"] for run in seeds.values()]))
+        for guidance in ("1", "2"):
+            for name in ("judge", "oracle", "counting"):
+                column = [float(np.nanmean(values(run, name, guidance))) for run in seeds.values()]
+                line[f"{name}, guidance {guidance}"] = float(np.mean(column))
+        for title, others in (("untrained", untrained), ("ddpo", by.get(("ddpo", budget), {}))):
+            pairs = [(seeds[seed], others[seed]) for seed in sorted(seeds) if seed in others]
+            if pairs and method not in (UNTRAINED, title):
+                for name in ("oracle", "counting"):
+                    line[f"{name} over {title}"] = gain(pairs, name)
+        made.append(line)
+    return made
+
+
+def show(table: Sequence[Line]) -> None:
+    """Print both tables, and what is missing."""
+    columns = [f"{name}, guidance {guidance}" for guidance in ("1", "2") for name in ("judge", "oracle", "counting")]
+    print(f"\n{'':<20}{'budget':>7}{'used':>7}{'runs':>6}{'judge':>8}{'oracle':>8}{'count.':>8}{'gap':>7}", end="")
+    print(f"{'guidance 2: judge':>20}{'oracle':>8}{'count.':>8}")
+    for line in table:
+        judge, oracle, counting, *guided = (_number(line[column]) for column in columns)
+        seeds = line["runs"]
+        print(f"{line['method']:<20}{line['budget']:>7}{line['cpu_seconds']:>7.0f}", end="")
+        print(f"{len(seeds) if isinstance(seeds, list) else 0:>6}{judge:>8.3f}{oracle:>8.3f}{counting:>8.3f}", end="")
+        print(f"{judge - oracle:>7.3f}{guided[0]:>20.3f}{guided[1]:>8.3f}{guided[2]:>8.3f}")
+    for title in (f"oracle over {UNTRAINED}", f"counting over {UNTRAINED}", "oracle over ddpo"):
+        print(f"\n{title}")
+        for line in table:
+            found = line.get(title)
+            if isinstance(found, Mapping):
+                each = ", ".join(f"{value:+.3f}" for value in found["seeds"])
+                interval = f"[{found['low']:+.3f}, {found['high']:+.3f}]"
+                print(f"  {line['method']:<20}{line['budget']:>5}{found['gain']:>+8.3f} {interval}  seeds: {each}")
+    for text in missing(table):
+        print(f"not run: {text}")
+
+
+def missing(table: Sequence[Line]) -> list[str]:
+    """What the table of five seeds and three budgets lacks."""
+    ran = {(line["method"], line["budget"]): line["runs"] for line in table}
+    lacking = []
+    for budget in BUDGETS:
+        for method in METHODS:
+            have = ran.get((method, budget), [])
+            seeds = [seed for seed in SEEDS if not isinstance(have, list) or seed not in have]
+            if seeds:
+                lacking.append(f"{method} at {budget} CPU s, seeds {', '.join(map(str, seeds))}")
+    return [*lacking, "flow_grpo: it needs a pipeline of flow matching"]
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, float)
+    return value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--cpu-seconds", type=int, nargs="+", default=list(BUDGETS))
+    parser.add_argument("--out", type=Path, default=Path("runs/methods_equal_cpu"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    with exit_cleanly():
+        for budget in arguments.cpu_seconds:
+            for seed in arguments.seeds:  # seed by seed: a table of what there is stays balanced
+                run_once(UNTRAINED, seed, 0, arguments.out)
+                for method in arguments.methods:
+                    run_once(method, seed, budget, arguments.out)
+        runs = read_runs(arguments.out)
+        show(table := lines(runs))
+        packages = ("torch", "diffusers", "transformers", "peft", "numpy")
+        record = {
+            "command": " ".join(["python", *sys.argv]),
+            "date": datetime.now(UTC).date().isoformat(),
+            "versions": {"python": platform.python_version()} | {package: version(package) for package in packages},
+            "missing": missing(table),
+            "table": table,
+            "runs": runs,
+        }
+        write_json(arguments.results, finite_or_none(record))
+
+
+if __name__ == "__main__":
+    main()
