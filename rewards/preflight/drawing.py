@@ -59,7 +59,7 @@ def trained_steps(model: str, method: Method[Any]) -> int:
     """Denoising steps that each picture is trained on in a pass."""
     args = method.args
     if isinstance(method, RewardGradient):
-        return args.gradient_steps
+        return args.steps_with_gradient
     steps = args.sample_num_steps
     if isinstance(method, DDPO):
         steps = int(DDIM(as_ddim(scheduler_of(model)), steps, args.sample_eta).stochastic.sum())
@@ -159,9 +159,11 @@ def _update(method: Method[Any], rollout: Any, pictures: int, measure: Measure, 
 
 
 def _rollout_bytes(method: Method[Any], policy: Policy, pictures: int) -> int:
-    states = (
-        method.args.sample_num_steps + 2 if method.keep_steps else 1 + getattr(method.args, "gradient_steps", -1) + 1
-    )
+    steps, states = method.args.sample_num_steps, 1
+    if method.keep_steps:
+        states += steps + 1 + (steps if method.keep_means else 0)
+    elif isinstance(method, RewardGradient) and method.args.gradient_mode != "direct_align":
+        states += method.args.gradient_steps + 1
     latents = 4 * int(np.prod(policy.latent_shape)) * states
     prompt = policy.encode(["a"], method.args.sample_guidance_scale)
     return pictures * (latents + sum(t.nbytes for t in prompt._tensors() if t is not None))

@@ -62,4 +62,4 @@ def test_the_comments_of_the_configs():
             (method,) = new_methods(config)
             assert forwards_a_picture(config.model, method) == int(match[1]), path.name
             told[path.stem] = int(match[1])
-    assert len(told) == 6 and told["ddpo_sd15"] == 250
+    assert len(told) == 7 and told["ddpo_sd15"] == 250

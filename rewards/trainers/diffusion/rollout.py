@@ -47,12 +47,14 @@ class Rollout:
         latents: The last K + 1 states, x_0 the last of them (all T + 1 where K = T), (N, K + 1, C, H, W); or None.
         log_probs: Of each of the K steps under the policy that took it, (N, K) float32; 0 for deterministic ones; or
             None.
+        means: Of each of the K steps under that policy, (N, K, C, H, W) float32; or None.
     """
 
     final: Tensor
     conditioning: Conditioning
     latents: Tensor | None = None
     log_probs: Tensor | None = None
+    means: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.final)
@@ -60,19 +62,28 @@ class Rollout:
     @staticmethod
     def concatenate(parts: Sequence[Rollout]) -> Rollout:
         """The rollouts of several batches, which all kept the same."""
-        latents = [part.latents for part in parts if part.latents is not None]
-        log_probs = [part.log_probs for part in parts if part.log_probs is not None]
+
+        def together(kept: Sequence[Tensor | None]) -> Tensor | None:
+            tensors = [tensor for tensor in kept if tensor is not None]
+            return torch.cat(tensors) if tensors else None
+
         return Rollout(
             torch.cat([part.final for part in parts]),
             Conditioning.concatenate([part.conditioning for part in parts]),
-            torch.cat(latents) if latents else None,
-            torch.cat(log_probs) if log_probs else None,
+            together([part.latents for part in parts]),
+            together([part.log_probs for part in parts]),
+            together([part.means for part in parts]),
         )
 
 
 @torch.no_grad()
 def draw(
-    policy: Policy, prompts: Sequence[str], sampler: Sampler, noise: Noise, keep_from: int | None = None
+    policy: Policy,
+    prompts: Sequence[str],
+    sampler: Sampler,
+    noise: Noise,
+    keep_from: int | None = None,
+    keep_means: bool = False,
 ) -> Rollout:
     """Denoise a batch.
 
@@ -84,13 +95,14 @@ def draw(
             picture's start does not depend on the sampler.
         keep_from: Keep the states from this step on, and the log-probabilities of the steps; 0 keeps all. With None
             memory does not grow with the steps.
+        keep_means: Keep those steps' means too.
 
     Returns:
         The pictures' latents.
     """
     conditioning = policy.encode(prompts, sampler.guidance_scale)
     latents = noise.draw().to(policy.device) * sampler.stepper.initial_scale
-    states, log_probs = [], []
+    states, log_probs, means = [], [], []
     for index in range(len(sampler.stepper)):
         steps = torch.full((len(prompts),), index, device=policy.device)
         step = sampler.step(policy, latents, steps, conditioning)
@@ -100,6 +112,14 @@ def draw(
         latents = step.mean + step.std * noise.draw().to(policy.device)
         if kept:
             log_probs.append(log_probability(latents, step))
+            if keep_means:
+                means.append(step.mean)
     if not states:
         return Rollout(latents, conditioning)
-    return Rollout(latents, conditioning, torch.stack([*states, latents], dim=1), torch.stack(log_probs, dim=1))
+    return Rollout(
+        latents,
+        conditioning,
+        torch.stack([*states, latents], dim=1),
+        torch.stack(log_probs, dim=1),
+        torch.stack(means, dim=1) if keep_means else None,
+    )

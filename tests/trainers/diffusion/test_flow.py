@@ -12,6 +12,7 @@ from rewards.trainers.diffusion.loop import DiffusionTrainer
 from rewards.trainers.diffusion.methods.awm import AWM
 from rewards.trainers.diffusion.methods.ddpo import DDPO
 from rewards.trainers.diffusion.methods.flow_grpo import FlowGRPO, FlowGRPOConfig
+from rewards.trainers.diffusion.methods.grpo_guard import GRPOGuard
 from rewards.trainers.diffusion.methods.nft import NFT
 from rewards.trainers.diffusion.methods.reward_gradient import RewardGradient
 from rewards.trainers.diffusion.randomness import Noise
@@ -183,9 +184,11 @@ def test_ratio_is_one_before_the_first_update(tmp_path, dynamics, guidance):
 METHODS = {
     "awm": (AWM, {}),
     "flow_grpo": (FlowGRPO, {"train_clip_range": 1e-2, "train_kl_coefficient": 0.0, "train_kl_log_freq": 1}),
+    "grpo_guard": (GRPOGuard, {"train_clip_range": 1e-3}),
     "ddpo": (DDPO, {"sample_eta": 0.7, "train_clip_range": 1e-2, "eval_eta": 0.0}),
     "nft": (NFT, {}),
     "reward_gradient": (RewardGradient, {"gradient_steps": 2}),
+    "direct_align": (RewardGradient, {"gradient_mode": "direct_align", "gradient_steps": 3}),
 }
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from diffusers import DDIMScheduler
 
 from rewards.errors import InputError
 from rewards.runs.metrics import read_metrics
@@ -9,6 +10,8 @@ from rewards.runs.summary import gains
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 from rewards.trainers.diffusion.methods.reward_gradient import RewardGradient, RewardGradientConfig, cut_out
 from rewards.trainers.diffusion.randomness import Noise
+from rewards.trainers.diffusion.steppers.ddim import DDIM
+from rewards.trainers.diffusion.steppers.flow import Flow
 from tests.trainers.diffusion.tiny_diffusion import redness
 from tests.trainers.diffusion.tiny_runs import PIPELINES, PROMPTS, Redness, weights
 
@@ -65,7 +68,44 @@ def test_gradient_is_that_of_the_sampler_written_out(tmp_path, steps):
         torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-3)
 
 
-@pytest.mark.parametrize("mode", ["draft", "alignprop", "refl"])
+def test_direct_align_is_its_formula_written_out(tmp_path):
+    """The finished picture, noised to the second of three steps, one step, and the known noise taken out again."""
+    trainer = new_trainer(tmp_path, gradient_mode="direct_align", gradient_steps=3, train_max_grad_norm=1e9)
+    trainer.method._last_steps = lambda *stream: 2
+    pipe, policy = trainer.policy.pipeline, trainer.policy
+    drawn = trainer.collector.epoch(trainer.method, policy, 0)
+    assert drawn.rollout.latents is None
+    prompts = [PROMPTS[row] for row in drawn.prompt_rows]
+    embeds = pipe.encode_prompt(prompts, "cpu", 1, False)[0]
+    noise = torch.cat([Noise(0, "forward/0/0/1", [place], policy.latent_shape).draw() for place in range(8)])
+    scheduler = pipe.scheduler
+    scheduler.set_timesteps(3)
+    now = scheduler.timesteps[1]
+    noisy = scheduler.add_noise(drawn.rollout.final, noise, now.expand(8))
+    out = pipe.unet(noisy, now, encoder_hidden_states=embeds).sample
+    following = scheduler.step(out, now, noisy, eta=0.0).prev_sample
+    alpha = scheduler.alphas_cumprod[now - 1000 // 3]  # as the scheduler's own step
+    latents = (following - (1 - alpha).sqrt() * noise) / alpha.sqrt()
+    images = (pipe.vae.decode(latents / pipe.vae.config.scaling_factor).sample / 2 + 0.5).clamp(0, 1)
+    expected = torch.autograd.grad(-redness(images, prompts)[0].mean(), policy.parameters)
+    for found, wanted in zip(gradients(trainer), expected, strict=True):
+        assert (found - wanted).norm() <= 1e-3 * wanted.norm()
+
+
+@pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample", "flow"])
+def test_known_noise_is_taken_out_after_a_perfect_step(kind):
+    if kind == "flow":
+        sigmas = torch.linspace(1, 0, 5)
+        stepper = Flow(1000 * sigmas[:-1], sigmas)
+    else:
+        stepper = DDIM(DDIMScheduler(prediction_type=kind, clip_sample=False), 4, 0.0)
+    clean, noise = torch.randn(2, 4, 2, 3, 3)
+    steps = torch.arange(4)
+    following = stepper.step(stepper.target(clean, noise, steps), stepper.noised(clean, noise, steps), steps).mean
+    torch.testing.assert_close(stepper.clean_of(following, noise, steps), clean, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["draft", "alignprop", "refl", "direct_align"])
 @pytest.mark.parametrize("pipeline", ["sd1", "zero_snr", "sdxl"])
 def test_every_mode_raises_the_reward(tmp_path, mode, pipeline):
     trainer = new_trainer(
@@ -84,7 +124,7 @@ def test_every_mode_raises_the_reward(tmp_path, mode, pipeline):
     metrics = trainer.train()
     gain = gains(*trainer.evaluation_log.ends())["overall"]
     assert gain.low > 0 and metrics["policy/kl"] > 0
-    expected = {"draft": {2.0}, "refl": {1.0}, "alignprop": {1.0, 2.0}}[mode]
+    expected = {"draft": {2.0}, "alignprop": {1.0, 2.0}}.get(mode, {1.0})
     rows = [row for row in read_metrics(tmp_path / "run") if "train/steps_with_gradient" in row]
     assert {row["train/steps_with_gradient"] for row in rows} <= expected
 

@@ -23,7 +23,7 @@ from rewards.trainers.diffusion.summary import summary_table
 from tests.trainers.diffusion.tiny_diffusion import ZERO_SNR, stable_diffusion
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
-KINDS = ("ddpo", "nft", "awm", "flow_grpo", "reward_gradient")
+KINDS = ("ddpo", "nft", "awm", "flow_grpo", "grpo_guard", "reward_gradient", "direct_align")
 SHIPPED = sorted(path for name in KINDS for path in CONFIGS.glob(f"{name}_*.yaml"))
 SMALL = {
     "num_train_prompts": 8,
@@ -145,7 +145,7 @@ def test_the_trainer_asks_the_reward_about_its_prompts_at_the_start(tmp_path):
     [
         (["trainer.num_epoch=1"], "trainer: unknown key 'num_epoch'; did you mean 'num_epochs'"),
         (["trainer.seed=1"], "seed is a setting of the run"),
-        (["method=dpo"], "method 'dpo' is not known; there are ddpo, nft, awm, flow_grpo, reward_gradient"),
+        (["method=dpo"], "method 'dpo' is not known; there are ddpo, nft, awm, flow_grpo, grpo_guard, reward_gradient"),
         (["reward.judge=no-such-judge"], "no-such-judge"),
         (["model=no/such/model", "reward.judge=no-such-judge"], "no/such/model"),
         (["prompts=missing.json"], "missing.json"),

@@ -10,9 +10,9 @@ import torch
 
 from rewards.errors import InputError, exit_cleanly
 from rewards.trainers.diffusion.loop import DiffusionTrainer
-from rewards.trainers.diffusion.methods import method_class
+from rewards.trainers.diffusion.methods.reward_gradient import RewardGradient
 from tests.trainers.diffusion.tiny_diffusion import redness
-from tests.trainers.diffusion.tiny_runs import METHODS, PROMPTS, Redness, pipeline_for, poison
+from tests.trainers.diffusion.tiny_runs import METHODS, PROMPTS, Redness, class_of, pipeline_for, poison
 
 DEFAULTS = {
     "sample_num_steps": 3,
@@ -51,10 +51,10 @@ def main() -> None:
         return redness(images, prompts)
 
     with exit_cleanly():
-        method = method_class(name)
+        method = class_of(name)
         trainer = DiffusionTrainer(
             pipeline_for(name),
-            Redness() if name == "reward_gradient" else reward,
+            Redness() if method is RewardGradient else reward,
             PROMPTS,
             method(method.config_class(**(DEFAULTS | METHODS[name] | options))),
             eval_prompts=["a blue square", "a red square", "a green circle"],

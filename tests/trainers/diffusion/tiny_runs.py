@@ -9,6 +9,8 @@ from rewards.reward import Reward
 from rewards.scores import Scores
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 from rewards.trainers.diffusion.methods import method_class
+from rewards.trainers.diffusion.methods.base import Method
+from rewards.trainers.diffusion.methods.flow_grpo import FlowGRPO
 from tests.trainers.diffusion.tiny_diffusion import (
     ZERO_SNR,
     redness,
@@ -29,7 +31,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "nft": {"nft_old_decay": 0.05},
     "awm": {"train_timestep_fraction": 1.0},
     "flow_grpo": {"train_clip_range": 1e-3, "sample_window_size": 1, "sample_window": "sliding"},
+    "grpo_guard": {"train_clip_range": 1e-3, "sample_window_size": 1, "sample_window": "sliding"},
     "reward_gradient": {"gradient_mode": "alignprop", "gradient_steps": 2},
+    "direct_align": {"gradient_mode": "direct_align", "gradient_steps": 3},
 }
 """Name -> settings with which a short run exercises what the method remembers between epochs."""
 
@@ -56,9 +60,14 @@ class Redness(Reward):
         return {"reward": "redness"}
 
 
+def class_of(method: str) -> type[Method[Any]]:
+    """The class of a key of :data:`METHODS`."""
+    return method_class("reward_gradient" if method == "direct_align" else method)
+
+
 def pipeline_for(method: str) -> Any:
     """A tiny pipeline that a method can train."""
-    return stable_diffusion_3() if method == "flow_grpo" else PIPELINES["zero_snr"]()
+    return stable_diffusion_3() if issubclass(class_of(method), FlowGRPO) else PIPELINES["zero_snr"]()
 
 
 def new_trainer(
@@ -93,7 +102,7 @@ def new_trainer(
         "eval_freq": 0,
     }
     made = pipeline_for(method) if pipeline is None else pipeline
-    kind = method_class(method)
+    kind = class_of(method)
     args = kind.config_class(**(values | METHODS[method] | changes))
     return DiffusionTrainer(
         PIPELINES[made]() if isinstance(made, str) else made,

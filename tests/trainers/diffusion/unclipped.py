@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rewards.trainers.diffusion.config import DiffusionConfig
-from rewards.trainers.diffusion.methods.policy_gradient import PolicyGradient
+from rewards.trainers.diffusion.methods.policy_gradient import PolicyGradient, Taken
 from rewards.trainers.diffusion.policy.base import Policy
-from rewards.trainers.diffusion.steppers.base import Gaussian, Stepper
+from rewards.trainers.diffusion.steppers.base import Stepper
 
 
 @dataclass
@@ -27,5 +27,5 @@ class Unclipped(PolicyGradient[UnclippedConfig]):
     def new_stepper(self, policy: Policy) -> Stepper:
         return policy.stepper(self.args.sample_num_steps, self.args.sample_eta)
 
-    def surrogate(self, log_ratio: Tensor, advantages: Tensor, new: Gaussian, following: Tensor) -> Tensor:
-        return -advantages * log_ratio.exp()
+    def surrogate(self, ratio: Tensor, advantages: Tensor, taken: Taken) -> Tensor:
+        return -advantages * ratio

@@ -13,6 +13,7 @@ METHODS = {
     "nft": "rewards.trainers.diffusion.methods.nft:NFT",
     "awm": "rewards.trainers.diffusion.methods.awm:AWM",
     "flow_grpo": "rewards.trainers.diffusion.methods.flow_grpo:FlowGRPO",
+    "grpo_guard": "rewards.trainers.diffusion.methods.grpo_guard:GRPOGuard",
     "reward_gradient": "rewards.trainers.diffusion.methods.reward_gradient:RewardGradient",
 }
 """Name in YAML -> where the method is."""

@@ -70,12 +70,14 @@ class Method(ABC, Generic[C]):
         name: In metrics, cards and YAML.
         config_class: The class of its settings.
         keep_steps: Whether rollouts keep every state and its log-probability.
+        keep_means: Whether they keep every step's mean too.
         learns_from_advantages: Whether pictures of equal rewards teach nothing.
     """
 
     name: ClassVar[str]
     config_class: ClassVar[type[DiffusionConfig]]
     keep_steps: ClassVar[bool] = False
+    keep_means: ClassVar[bool] = False
     learns_from_advantages: ClassVar[bool] = True
     tools: Tools
     sampler: Sampler
@@ -122,7 +124,8 @@ class Method(ABC, Generic[C]):
 
     def draw(self, prompts: Sequence[str], noise: Noise) -> Rollout:
         """Draw a batch of training pictures."""
-        return draw(self.tools.policy, prompts, self.sampler, noise, keep_from=0 if self.keep_steps else None)
+        keep_from = 0 if self.keep_steps else None
+        return draw(self.tools.policy, prompts, self.sampler, noise, keep_from, self.keep_means)
 
     @abstractmethod
     def update(self, batch: Batch) -> dict[str, float]:

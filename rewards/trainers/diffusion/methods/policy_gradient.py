@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,21 @@ from rewards.trainers.diffusion.steppers.base import Gaussian, kl_divergence, lo
 
 MEANS = ("train/loss", "policy/ratio", "policy/ratio_before_update", "policy/clip_fraction", "policy/approx_kl")
 PEAKS = ("policy/sampling_mismatch", "policy/ratio_farthest")
+
+
+class Taken(NamedTuple):
+    """P steps of a rollout as they were taken.
+
+    Attributes:
+        steps: Their indices, (P,) int64 on the policy's device.
+        following: The states after them, (P, C, H, W).
+        mean: Their means under the policy that took them, (P, C, H, W); None unless the method keeps means. Before the
+            first update these are the present ones.
+    """
+
+    steps: Tensor
+    following: Tensor
+    mean: Tensor | None
 
 
 class PolicyGradient(Method[C]):
@@ -45,9 +60,13 @@ class PolicyGradient(Method[C]):
         """The denoising steps of this epoch's rollout that are trained on."""
         return torch.nonzero(self.sampler.stepper.stochastic).flatten().tolist()
 
-    def surrogate(self, log_ratio: Tensor, advantages: Tensor, new: Gaussian, following: Tensor) -> Tensor:
-        """Loss of each pair, (P,), from log(p_new / p_old), advantages, the step as it is now and the state taken."""
-        return clipped_loss(log_ratio.exp(), advantages, self.clip_range)
+    def ratio(self, log_ratio: Tensor, new: Gaussian, taken: Taken) -> Tensor:
+        """The importance ratio of each pair, (P,), from log(p_new / p_old), the step as it is now and as it was."""
+        return log_ratio.exp()
+
+    def surrogate(self, ratio: Tensor, advantages: Tensor, taken: Taken) -> Tensor:
+        """Loss of each pair, (P,), from :meth:`ratio` and advantages."""
+        return clipped_loss(ratio, advantages, self.clip_range)
 
     def distance(self, new: Gaussian, base: Gaussian, prediction: Tensor, base_prediction: Tensor) -> Tensor:
         """Distance of a step to the base model's, (P,), from both Gaussians and both predictions of the network."""
@@ -93,13 +112,16 @@ class PolicyGradient(Method[C]):
         stepper, prediction = self.sampler.stepper, self.sampler.predict(policy, latents, at, conditioning)
         step = stepper.step(prediction, latents, at)
         new, old = log_probability(following, step), rollout.log_probs[rows, at]
+        mean = None if rollout.means is None else rollout.means[rows, at]
         if on_policy:
             # No update has happened since these samples were drawn, so the ratio is 1 by definition. The recorded
             # value differs by rounding where the batch is composed otherwise (in bf16 by more than the clip range).
             totals.peak("policy/sampling_mismatch", (new.detach() - old).abs())
-            old = new.detach()
-        losses = self.surrogate(new - old, advantages, step, following)
-        self._record(totals, (new - old).detach(), losses, on_policy)
+            old, mean = new.detach(), None if mean is None else step.mean.detach()
+        taken = Taken(at, following, mean)
+        ratio = self.ratio(new - old, step, taken)
+        losses = self.surrogate(ratio, advantages, taken)
+        self._record(totals, (new - old).detach(), ratio, losses, on_policy)
         if measured:
             with torch.no_grad(), policy.base_model():
                 base = self.sampler.predict(policy, latents, at, conditioning)
@@ -108,8 +130,7 @@ class PolicyGradient(Method[C]):
             losses = losses + (self.args.train_kl_coefficient or 0.0) * distance
         return losses
 
-    def _record(self, totals: Totals, log_ratio: Tensor, losses: Tensor, on_policy: bool) -> None:
-        ratio = log_ratio.exp()
+    def _record(self, totals: Totals, log_ratio: Tensor, ratio: Tensor, losses: Tensor, on_policy: bool) -> None:
         totals.add("train/loss", losses)
         totals.add("policy/ratio", ratio)
         totals.add("policy/approx_kl", 0.5 * log_ratio**2)

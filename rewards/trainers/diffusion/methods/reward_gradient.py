@@ -1,10 +1,14 @@
 """The reward's own gradient through the last denoising steps, the decoder and the judge.
 
-Three ways to choose the steps: DRaFT-K (Clark et al. 2023, arXiv 2309.17400), through the last K; AlignProp
+Four ways to choose the steps: DRaFT-K (Clark et al. 2023, arXiv 2309.17400), through the last K; AlignProp
 (Prabhudesai et al. 2023, arXiv 2310.03739), through a number of last steps drawn at random up to K; ReFL (ImageReward,
 Xu et al. 2023, arXiv 2304.05977), which stops at one of the last K steps at random, takes one step's gradient and
-judges the x_0 that is predicted there. A gradient games a judge fast: watch the audit and let it stop the run
-(`audit_max_gap`), jitter the pictures, or hold the policy to the base model.
+judges the x_0 that is predicted there; Direct-Align (SRPO, Shen et al. 2025, arXiv 2509.06942), which noises the
+finished picture to one of the last K steps at random with noise that it knows, takes one step's gradient, and gets the
+picture back by taking the known noise out again, so that early steps can be trained too. (Of SRPO, the reward relative
+to a worse wording of the prompt and the inversion that goes with it are left out: they need a reward of words.) A
+gradient games a judge fast: watch the audit and let it stop the run (`audit_max_gap`), jitter the pictures, or hold the
+policy to the base model.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -22,10 +26,12 @@ from rewards.errors import InputError
 from rewards.runs.config import check_number
 from rewards.trainers.diffusion.config import DiffusionConfig
 from rewards.trainers.diffusion.methods.base import Batch, Method, Tools
+from rewards.trainers.diffusion.methods.forward import noise_again
 from rewards.trainers.diffusion.optimization import Totals, split_evenly
 from rewards.trainers.diffusion.randomness import Noise, derived_seed
 from rewards.trainers.diffusion.rollout import Rollout, draw
 
+Mode = Literal["draft", "alignprop", "refl", "direct_align"]
 MEANS = ("train/loss", "train/soft_reward", "train/steps_with_gradient")
 
 
@@ -35,8 +41,9 @@ class RewardGradientConfig(DiffusionConfig):
 
     Attributes:
         sample_guidance_scale: As there; without guidance by default, which halves the memory.
-        gradient_mode: "draft", "alignprop" or "refl" (see the module).
-        gradient_steps: K: the most steps from the end that are looked at; DRaFT's fastest variant takes 1.
+        gradient_mode: "draft", "alignprop", "refl" or "direct_align" (see the module).
+        gradient_steps: K: the most steps from the end that are looked at; DRaFT's fastest variant takes 1, Direct-Align
+            is meant for all.
         gradient_jitter: Deviation of noise that is added to the pictures before they are judged, on [0, 1], so that the
             judge cannot be moved by a faint pattern.
         gradient_cutout: Side of a grey square at a random place in every picture, as a share of its side.
@@ -49,7 +56,7 @@ class RewardGradientConfig(DiffusionConfig):
     """
 
     sample_guidance_scale: float = 1.0
-    gradient_mode: Literal["draft", "alignprop", "refl"] = "draft"
+    gradient_mode: Mode = "draft"
     gradient_steps: int = 1
     gradient_jitter: float = 0.0
     gradient_cutout: float = 0.0
@@ -59,8 +66,13 @@ class RewardGradientConfig(DiffusionConfig):
         check_number("gradient_steps", self.gradient_steps, at_least=1, at_most=self.sample_num_steps)
         check_number("gradient_jitter", self.gradient_jitter, at_least=0)
         check_number("gradient_cutout", self.gradient_cutout, at_least=0, at_most=1)
-        if self.gradient_mode not in ("draft", "alignprop", "refl"):
-            raise InputError(f"gradient_mode must be draft, alignprop or refl, got {self.gradient_mode!r}")
+        if self.gradient_mode not in (modes := get_args(Mode)):
+            raise InputError(f"gradient_mode must be one of {', '.join(modes)}, got {self.gradient_mode!r}")
+
+    @property
+    def steps_with_gradient(self) -> int:
+        """The most steps that a gradient passes."""
+        return 1 if self.gradient_mode in ("refl", "direct_align") else self.gradient_steps
 
 
 class RewardGradient(Method[RewardGradientConfig]):
@@ -81,7 +93,9 @@ class RewardGradient(Method[RewardGradientConfig]):
         super().start(tools)
 
     def draw(self, prompts: Sequence[str], noise: Noise) -> Rollout:
-        """Draw, keeping the states of the last K steps."""
+        """Draw, keeping the states of the last K steps where the gradient begins at one of them."""
+        if self.args.gradient_mode == "direct_align":
+            return super().draw(prompts, noise)
         first = len(self.sampler.stepper) - self.args.gradient_steps
         return draw(self.tools.policy, prompts, self.sampler, noise, keep_from=first)
 
@@ -115,7 +129,7 @@ class RewardGradient(Method[RewardGradientConfig]):
         """Minus the reward of each sample, (P,); 0 where it could not be judged this time; `measured`: with the
         distance to the base model."""
         policy, reward, args = self.tools.policy, self.tools.reward, self.args
-        latents, distance = self._end(batch.rollout, last, measured, rows)
+        latents, distance = self._end(batch, stream, last, measured, rows)
         images = self._disturbed(policy.decode(latents), [batch.local[row] for row in rows.tolist()], stream)
         metadata = [batch.metadata[row] for row in rows.tolist()]
         scores = reward.score_with_grad(images, [batch.prompts[row] for row in rows.tolist()], metadata=metadata)
@@ -124,33 +138,39 @@ class RewardGradient(Method[RewardGradientConfig]):
         losses = torch.where(judged, -values.nan_to_num(), torch.zeros_like(values))
         totals.add("train/loss", losses, among=judged)
         totals.add("train/soft_reward", values, among=judged)
-        totals.add("train/steps_with_gradient", torch.full((len(rows),), 1.0 if args.gradient_mode == "refl" else last))
+        totals.add("train/steps_with_gradient", torch.full((len(rows),), float(min(last, args.steps_with_gradient))))
         if measured:
             totals.add("policy/kl", distance)
             losses = losses + (args.train_kl_coefficient or 0.0) * distance
         return losses
 
-    def _end(self, rollout: Rollout, last: int, measured: bool, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The latents to judge, with a gradient, and the distance of the last state to the base model's."""
-        assert rollout.latents is not None  # kept by draw
-        policy, stepper = self.tools.policy, self.sampler.stepper
-        at = rows.to(policy.device)
-        conditioning = rollout.conditioning.rows(at)
-        kept = rollout.latents.shape[1] - 1
-        state = rollout.latents[at, kept - last]
-        for index in range(len(stepper) - last, len(stepper)):
-            before, steps = state, torch.full((len(rows),), index, device=policy.device)
+    def _end(self, batch: Batch, stream: str, last: int, measured: bool, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The latents to judge, with a gradient, and their distance to where the base model's last step leads."""
+        policy, stepper, mode = self.tools.policy, self.sampler.stepper, self.args.gradient_mode
+        first = torch.full((len(rows),), len(stepper) - last)
+        if mode == "direct_align":
+            _, noise, state, conditioning = noise_again(self, batch, stream, rows, first)
+        else:
+            assert batch.rollout.latents is not None  # kept by draw
+            at = rows.to(policy.device)
+            conditioning = batch.rollout.conditioning.rows(at)
+            state = batch.rollout.latents[at, batch.rollout.latents.shape[1] - 1 - last]
+        first = first.to(policy.device)
+
+        def follow(prediction: Tensor, latents: Tensor, steps: Tensor) -> Tensor:
+            if mode == "refl":
+                return stepper.clean(prediction, latents, steps)
+            following = stepper.step(prediction, latents, steps).mean
+            return stepper.clean_of(following, noise, steps) if mode == "direct_align" else following
+
+        for number in range(min(last, self.args.steps_with_gradient)):
+            before, steps = state, first + number
             prediction = self.sampler.predict(policy, before, steps, conditioning)
-            if self.args.gradient_mode == "refl":
-                state = stepper.clean(prediction, before, steps)
-                break
-            state = stepper.step(prediction, before, steps).mean
+            state = follow(prediction, before, steps)
         if not measured:
             return state, torch.zeros(len(rows), device=policy.device)
         with torch.no_grad(), policy.base_model():
-            base = self.sampler.predict(policy, before, steps, conditioning)
-            refl = self.args.gradient_mode == "refl"
-            target = stepper.clean(base, before, steps) if refl else stepper.step(base, before, steps).mean
+            target = follow(self.sampler.predict(policy, before, steps, conditioning), before, steps)
         return state, (state - target).square().mean(dim=(1, 2, 3))
 
     def _disturbed(self, images: Tensor, places: Sequence[int], stream: str) -> Tensor:

@@ -69,6 +69,10 @@ class Stepper(ABC):
     def level(self, steps: Tensor) -> Tensor:
         """Deviation of the noise at these steps, in [0, 1], (N,) float32 where the schedule is."""
 
+    @abstractmethod
+    def clean_of(self, following: Tensor, noise: Tensor, steps: Tensor) -> Tensor:
+        """The clean latents of states that these steps led to, given the noise in them, (N, C, H, W) float32."""
+
 
 def log_probability(value: Tensor, step: Gaussian) -> Tensor:
     """log N(value; mean, std^2), averaged over the latent dimensions, as the published DDPO code takes it.

@@ -67,6 +67,11 @@ class DDIM(Stepper):
         """sqrt(1 - alpha)."""
         return (1 - self.schedule.alpha[steps.to(self.timesteps.device)]).sqrt()
 
+    def clean_of(self, following: Tensor, noise: Tensor, steps: Tensor) -> Tensor:
+        """x_0 = (x_t' - sqrt(1 - alpha_t') epsilon) / sqrt(alpha_t')."""
+        alpha = coefficients(self.schedule.alpha_previous, steps, following)
+        return (following.float() - (1 - alpha).sqrt() * noise.float()) / alpha.sqrt()
+
 
 class DDIMSchedule(NamedTuple):
     """What every step of a DDIM trajectory needs; float32 and int64 tensors on the CPU, shape (T,), noisiest first.

@@ -95,6 +95,16 @@ class Flow(Stepper):
         """s."""
         return self.sigmas[steps.to(self.sigmas.device)]
 
+    def clean_of(self, following: Tensor, noise: Tensor, steps: Tensor) -> Tensor:
+        """x_0 = (x_s' - s' epsilon) / (1 - s')."""
+        s = coefficients(self.sigmas, steps + 1, following)
+        return (following.float() - s * noise.float()) / (1 - s)
+
+    def lengths(self, steps: Tensor) -> Tensor:
+        """s - s' of these steps, (N,) float32 where the schedule is."""
+        at = steps.to(self.sigmas.device)
+        return self.sigmas[at] - self.sigmas[at + 1]
+
 
 def flow_sde(
     velocity: Tensor, latents: Tensor, s: Tensor, following: Tensor, noise: float, first_following: float
