@@ -204,14 +204,15 @@ async def _judged(
         )
         outcome = asyncio.wrap_future(queue.submit(call))
         left = asyncio.ensure_future(_disconnected(request))
+        left.add_done_callback(lambda _: outcome.cancel())  # a batch at work goes on; one that waits does without
         try:
-            await asyncio.wait([outcome, left], return_when=asyncio.FIRST_COMPLETED)
+            found = await outcome
+        except asyncio.CancelledError:
+            if not left.done():
+                raise
+            return Response(status_code=499)
         finally:
             left.cancel()
-        if not outcome.done():
-            call.outcome.cancel()  # a batch at work goes on; one that waits does without these rows
-            return Response(status_code=499)
-        found = outcome.result()
     written = iter(_written(found))
     answers = [_abstained(row, ability, body, at) if isinstance(row, InputError) else next(written)
                for at, row in enumerate(pictures)]  # fmt: skip
