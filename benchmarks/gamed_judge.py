@@ -66,15 +66,16 @@ def _mean(values: Sequence[float | None]) -> float:
 
 def stop(evaluations: Sequence[Evaluation], rows: Sequence[dict[str, float]], max_gap: float) -> dict[str, Any]:
     """Where the gap stop ends the run (None: nowhere), and the step of the policy in `best/` there."""
-    gap, seen = AuditGap(), 0
-    for seen, found in enumerate(rows, start=1):
+    gap = AuditGap()
+    growth = []
+    for found in rows:
         gap.update(found["judge"], found["truth"])
-        if gap.growth > max_gap:
-            break
-    stopped = gap.growth > max_gap
+        growth.append(gap.growth)
+    at = next((place for place, grown in enumerate(growth) if grown > max_gap), None)
+    seen = evaluations if at is None else evaluations[: at + 1]
     return {
-        "stopped_at": rows[seen - 1]["step"] if stopped else None,
-        "kept": BestByAudit().read(evaluations[:seen]).step,
+        "stopped_at": None if at is None else rows[at]["step"],
+        "kept": BestByAudit().read(seen).step,
         "best_step": BestByAudit().read(evaluations).step,
     }
 

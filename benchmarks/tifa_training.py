@@ -1,12 +1,13 @@
-"""Which form of TIFA should train? Hard, soft, Soft-TIFA's two means, and "all right", by the truth.
+"""Which form of TIFA should train? Hard, soft, Soft-TIFA's two means, "all right", surplus questions, by the truth.
 
     python benchmarks/tifa_training.py --seeds 0 1 2 3 4 --out runs/tifa_training       # about 3 minutes a run
 
 DiffusionNFT (`configs/nft_shapes.yaml`, half of its epochs) trains the packaged Stable Diffusion with each form of the
 same judge's answers. A seed draws its own training and held-out prompts, none of which chose a setting, and all forms
 of a seed share them and the noise of the evaluation. The table is by the oracle: the share of right answers (AM) and
-the share of pictures with every answer right, which a reward by GM or "all" aims at. Differences to `hard` are paired
-by seed; intervals are 95%, t distribution over seeds. Finished runs are not made again.
+the share of pictures with every answer right, which a reward by GM or "all" aims at, and the share of pictures with a
+surplus object, about which only `soft, surplus` asks. Differences to the first form are paired by seed; intervals are
+95%, t distribution over seeds. Finished runs are not made again.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from scipy.stats import t as student
 from rewards.errors import exit_cleanly
 from rewards.runs.config import load_config
 from rewards.runs.evaluations import EvaluationLog
+from rewards.shapes.prompts import generator_prompts, question_store
 from rewards.trainers.diffusion.run import run_diffusion
 from rewards.trainers.diffusion.settings import DiffusionRunConfig
 
@@ -36,6 +38,7 @@ CONFIG = Path(__file__).resolve().parents[1] / "configs" / "nft_shapes.yaml"
 FORMS: dict[str, dict[str, object]] = {
     "hard": {"reward.soft": False, "reward.answer": "choices"},
     "soft": {"reward.soft": True},
+    "soft, surplus": {"reward.soft": True},
     "mass AM": {"reward.soft": "mass"},
     "mass GM": {"reward.soft": "mass", "reward.aggregate": "geometric"},
     "all right": {"reward.soft": False, "reward.answer": "choices", "reward.aggregate": "all"},
@@ -57,6 +60,13 @@ def train(form: str, seed: int, epochs: int, folder: Path) -> None:
         "output_dir": str(folder),
         "overwrite": True,
     }
+    if form == "soft, surplus":
+        config = load_config(DiffusionRunConfig, CONFIG, common)
+        prompts = generator_prompts("train", config.num_train_prompts or 2000, config.prompt_seed)
+        prompts += generator_prompts("test", config.num_eval_prompts, config.prompt_seed)
+        path = folder.parent / f"questions-{seed}.sqlite"
+        question_store(path, prompts, surplus=True).close()
+        common["reward.questions"] = str(path)
     run_diffusion(load_config(DiffusionRunConfig, CONFIG, common | FORMS[form]))
 
 
@@ -69,6 +79,7 @@ def measured(folder: Path) -> dict[str, float]:
         oracle = [judgment for sample in evaluation.samples for judgment in sample.audits.values()]
         row[f"oracle {when}"] = _mean([judgment.overall for judgment in oracle])
         row[f"all right {when}"] = _mean([float(j.overall > 1 - 1e-9) for j in oracle if j.overall is not None])
+        row[f"surplus {when}"] = _mean([float(j.details["surplus"] > 0) for j in oracle if j.overall is not None])
         for part in sorted({name for judgment in oracle for name in judgment.parts}):
             row[f"{part} {when}"] = _mean([judgment.parts.get(part) for judgment in oracle])
     return row
@@ -88,20 +99,21 @@ def interval(values: list[float]) -> tuple[float, float]:
 
 def show(rows: dict[str, list[dict[str, float]]]) -> list[dict[str, Any]]:
     """Print the table, and return its lines."""
-    columns = ("oracle", "all right", "counting")
-    print(f"{'form':<12}" + "".join(f"{f'{c}, gain':>22}{'against hard':>22}" for c in columns))
+    columns = ("oracle", "all right", "counting", "surplus")
+    base = next(iter(rows))
+    print(f"{'form':<14}" + "".join(f"{f'{c}, gain':>22}{f'against {base}':>22}" for c in columns))
     lines = []
     for form, runs in rows.items():
         line: dict[str, Any] = {"form": form}
         cells = ""
         for column in columns:
             gains = [run[f"{column} after"] - run[f"{column} before"] for run in runs]
-            against = [run[f"{column} after"] - hard[f"{column} after"] for run, hard in zip(runs, rows["hard"])]
-            for name, values in ((f"{column} gain", gains), (f"{column} against hard", against)):
+            against = [run[f"{column} after"] - other[f"{column} after"] for run, other in zip(runs, rows[base])]
+            for name, values in ((f"{column} gain", gains), (f"{column} against {base}", against)):
                 mean, half = interval(values)
                 line[name] = {"mean": mean, "half": half, "seeds": values}
                 cells += f"{mean:>+14.3f} ± {half:.3f}"
-        print(f"{form:<12}{cells}", flush=True)
+        print(f"{form:<14}{cells}", flush=True)
         lines.append(line)
     return lines
 
@@ -118,7 +130,7 @@ def main() -> None:
         rows: dict[str, list[dict[str, float]]] = {form: [] for form in arguments.forms}
         for seed in arguments.seeds:
             for form in arguments.forms:
-                folder = arguments.out / f"{form.replace(' ', '_')}-{seed}"
+                folder = arguments.out / f"{form.replace(',', '').replace(' ', '_')}-{seed}"
                 train(form, seed, arguments.epochs, folder)
                 rows[form].append(measured(folder))
         lines = show(rows)

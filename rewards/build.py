@@ -201,9 +201,13 @@ def _tifa(settings: RewardSettings, device: str | None) -> Reward:
 
     store = QuestionStore(settings.questions, create=False)
     matcher = AnswerMatcher(settings.sentence_model, mode=settings.matching)
-    judge = build_judge(settings, device)
-    return TIFA(
-        judge,
+    kind = TIFA
+    if settings.judge == ORACLE:
+        from rewards.shapes.oracle_tifa import OracleTIFA
+
+        kind = OracleTIFA
+    return kind(
+        build_judge(settings, device),
         store,
         answer=settings.answer,
         soft=settings.soft,

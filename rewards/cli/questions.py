@@ -38,6 +38,7 @@ def build(
     batch_size: int = typer.Option(8, min=1, help="Prompts in one call of the model."),
     seed: int = typer.Option(0, help="Of the order of the choices."),
     form: str = typer.Option("tifa", help="tifa: two questions an element; dsg: facts, questions, dependencies."),
+    surplus: bool = typer.Option(False, help="Ask further whether there is anything that the prompt does not name."),
     requests_per_minute: int | None = typer.Option(None, help="Most requests to the server."),
     tokens_per_minute: int | None = typer.Option(None, help="Most tokens to and from the server."),
     device: str | None = _DEVICE,
@@ -62,7 +63,7 @@ def build(
         dtype=dtype,
     )
     with _progress(len(rows), "prompts") as advance:
-        report = build_questions(writer, rows, questions, batch_size, seed, advance, form)
+        report = build_questions(writer, rows, questions, batch_size, seed, advance, form, surplus)
     for line in report.dropped:
         typer.echo(f"dropped: {line}", err=True)
     typer.echo(

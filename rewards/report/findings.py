@@ -83,11 +83,12 @@ def part_means(evaluation: Evaluation, audit: str | None = None) -> dict[str, fl
     return dict(sorted(((part, float(np.mean(of))) for part, of in values.items()), key=lambda row: row[1]))
 
 
-def surplus(evaluation: Evaluation, audit: str | None = None) -> float | None:
-    """Objects that nobody asked for, over all pictures, where a judge counts them (`surplus` in its details)."""
+def surplus(evaluation: Evaluation, audit: str | None = None) -> tuple[float, float] | None:
+    """Objects that nobody asked for, where a judge counts them (`surplus` in its details): the share of pictures that
+    show one, and how many they are in all."""
     counts = [found.details.get("surplus") for found in evaluation.judgments(audit)]
     known = [count for count in counts if isinstance(count, (int, float))]
-    return float(sum(known)) if known else None
+    return (sum(count > 0 for count in known) / len(known), float(sum(known))) if known else None
 
 
 @dataclass(frozen=True)

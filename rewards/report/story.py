@@ -156,8 +156,8 @@ class Story:
         html = ""
         counts = [surplus(evaluation, audit) for evaluation in self.ends]
         if counts[-1] is not None:
-            told = " → ".join("–" if count is None else f"{count:,.0f}" for count in counts)
-            html += _note(f"Objects that nobody asked for, over all pictures: {told}.")
+            told = " → ".join("–" if found is None else f"{found[0]:.1%} ({found[1]:,.0f})" for found in counts)
+            html += _note(f"Pictures with objects that nobody asked for, and how many objects those are: {told}.")
         for part, mean in list(part_means(last, audit).items())[:2]:
             by = "judge" if audit is None else f"audit {audit}"
             html += f"<h3>{escape(part)}: {mean:.2f} by the {escape(by)}</h3>"

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from rewards.errors import InputError
-from rewards.images import to_pil_list
+from rewards.images import to_pil, to_pil_list
 from rewards.reward import Reward
 from rewards.runs.files import Json
 from rewards.scores import Scores
-from rewards.shapes.language import Phrase
+from rewards.shapes.language import Description, Phrase
 from rewards.shapes.oracle import Seen, look
 from rewards.shapes.questions import meaning
 from rewards.shapes.scenes import IMAGE_SIZE, relation
@@ -66,15 +66,39 @@ class PictureTruth(Reward):
 picture_truth_reward = PictureTruth()
 
 
-def _read(picture: object, prompt: str | None) -> tuple[list[float], int | None]:
-    if prompt is None:
-        return [math.nan] * len(PARTS), None
+def surplus_objects(picture: object, prompt: str) -> int:
+    """How many objects a picture shows that its prompt does not name, or names fewer of.
+
+    Args:
+        picture: anything that :func:`rewards.images.to_pil` takes, 32 x 32.
+        prompt: words of the grammar in :mod:`rewards.shapes.language`.
+
+    Raises:
+        InputError: a picture that is not of this world.
+    """
+    return (_shown(_seen(to_pil(picture))) - _asked(meaning(prompt))).total()
+
+
+def _seen(picture: object) -> Seen:
     array = np.asarray(picture, np.float32) / 127.5 - 1
     if array.shape != (IMAGE_SIZE, IMAGE_SIZE, 3):
         raise InputError(f"a picture is {array.shape}; the oracle reads pictures of {IMAGE_SIZE} x {IMAGE_SIZE}")
-    seen, said = look(array), meaning(prompt)
-    asked: Counter[Look] = Counter({(phrase.color, phrase.shape): phrase.count or 1 for phrase in said.phrases})
-    shown: Counter[Look] = Counter((shape.color, shape.shape) for shape in seen.shapes)
+    return look(array)
+
+
+def _asked(said: Description) -> Counter[Look]:
+    return Counter({(phrase.color, phrase.shape): phrase.count or 1 for phrase in said.phrases})
+
+
+def _shown(seen: Seen) -> Counter[Look]:
+    return Counter((shape.color, shape.shape) for shape in seen.shapes)
+
+
+def _read(picture: object, prompt: str | None) -> tuple[list[float], int | None]:
+    if prompt is None:
+        return [math.nan] * len(PARTS), None
+    seen, said = _seen(picture), meaning(prompt)
+    asked, shown = _asked(said), _shown(seen)
     objects = float(np.mean([shown[look] == count for look, count in asked.items()])) if asked else math.nan
     surplus = (shown - asked).total()
     related = math.nan if said.relation is None else float(_holds(seen, said.phrases[:2], said.relation))

@@ -43,8 +43,13 @@ def generator_prompts(split: str, count: int, seed: int) -> list[str]:
     raise InputError(f"the shapes world has only about {len(captions)} {split} captions, {count} were asked for")
 
 
-def question_store(path: str | Path, prompts: list[str]) -> QuestionStore:
+def question_store(path: str | Path, prompts: list[str], surplus: bool = False) -> QuestionStore:
     """A question store that holds what the grammar asks about each prompt.
+
+    Args:
+        path: of the SQLite file; made where absent.
+        prompts: captions of the grammar.
+        surplus: ask about surplus objects too (:func:`rewards.shapes.questions.questions_for`).
 
     Example:
         >>> import tempfile
@@ -53,6 +58,6 @@ def question_store(path: str | Path, prompts: list[str]) -> QuestionStore:
         4
     """
     store = QuestionStore(path)
-    questions = [question for prompt in prompts for question in questions_for(prompt)]
+    questions = [question for prompt in prompts for question in questions_for(prompt, surplus)]
     store.add(questions, {"source": "rewards.shapes.questions"}, on_conflict="keep")
     return store

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rewards.shapes.language import NUMBERS, Description, Phrase, read
 from rewards.shapes.scenes import BACKGROUNDS, COLORS, SHAPES
 from rewards.tifa.questions.question import Question
+from rewards.tifa.questions.surplus import SURPLUS
 
 ELEMENT_TYPES = ("object", "color", "shape", "counting", "spatial", "location")
 SIDE = {"left of": "left", "right of": "right", "above": "above", "below": "below"}
@@ -22,15 +25,20 @@ def meaning(caption: str) -> Description:
     return Description(reading.phrases, related, reading.backgrounds[0] if reading.backgrounds else None)
 
 
-def questions_for(caption: str) -> list[Question]:
+def questions_for(caption: str, surplus: bool = False) -> list[Question]:
     """Every question whose answer the caption fixes (TIFA §3.1: a yes/no and a multiple-choice question an element).
 
     Args:
         caption: words of the grammar in :mod:`rewards.shapes.language`.
+        surplus: ask further what shows an object that the caption does not name: how many objects there are of each
+            colour and each shape that it does name, and in all. The judge of this world knows a closed set of words, so
+            that "is there anything else?" is asked by counting.
 
     Example:
         >>> [q.text for q in questions_for("a red circle")][:2]
         ['is there a red circle?', 'what color is the circle?']
+        >>> [q.text for q in questions_for("a red circle", surplus=True) if q.element_type == "surplus"]
+        ['how many red objects are there?', 'how many circles are there?']
     """
     said = meaning(caption)
     rows: list[tuple[str, str, tuple[str, ...], str, str]] = []
@@ -53,6 +61,9 @@ def questions_for(caption: str) -> list[Question]:
         )
     if said.background:
         rows.append(("what color is the background?", said.background, tuple(BACKGROUNDS), "background", "location"))
+    if surplus:
+        asked = {row[0] for row in rows}
+        rows += [row for row in _counted(said) if row[0] not in asked]
     return [
         Question(
             text=text,
@@ -64,6 +75,22 @@ def questions_for(caption: str) -> list[Question]:
             id=caption,
         )
         for text, answer, choices, element, kind in rows
+    ]
+
+
+def _counted(said: Description) -> list[tuple[str, str, tuple[str, ...], str, str]]:
+    """How many objects there are of each colour, of each shape, and in all, where there is a word for it."""
+    colors = Counter[str]()
+    shapes = Counter[str]()
+    for phrase in said.phrases:
+        colors[str(phrase.color)] += phrase.count or 0
+        shapes[str(phrase.shape)] += phrase.count or 0
+    counts = {f"{color} objects": count for color, count in colors.items()}
+    counts |= {f"{shape}s": count for shape, count in shapes.items()} | {"objects": colors.total()}
+    return [
+        (f"how many {what} are there?", NUMBERS[count], NUMBERS, what, SURPLUS)
+        for what, count in counts.items()
+        if count < len(NUMBERS)
     ]
 
 

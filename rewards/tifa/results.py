@@ -15,7 +15,7 @@ from rewards.runs.intervals import Estimate, share
 from rewards.tifa.benchmark import Answer, Judged
 from rewards.tifa.geneval2 import geneval2_report
 from rewards.tifa.questions.geneval2 import ATOMICITY
-from rewards.tifa.questions.question import Question, question_to_row
+from rewards.tifa.questions.question import ENTITY_TYPES, Question, question_to_row
 from rewards.tifa.scoring import (
     accuracy_by_type,
     faithfulness,
@@ -26,9 +26,6 @@ from rewards.tifa.scoring import (
 
 SOURCES = ("coco", "drawbench", "partiprompt", "paintskill")
 """Where TIFA v1.0's prompts come from: the first part of their ids."""
-
-ENTITY_TYPES = frozenset({"object", "animal/human", "food"})
-"""Elements that count as entities in the paper's figure 9."""
 
 Key = TypeVar("Key", str, int)
 Questions = Mapping[str | int, Sequence[Question]]

@@ -14,6 +14,7 @@ from rewards.tifa.normalization import normalize_answer
 from rewards.tifa.numbers import is_number
 from rewards.tifa.questions.dsg import EXTRA
 from rewards.tifa.questions.question import ELEMENT_TYPES, Question, right_choices
+from rewards.tifa.questions.surplus import SURPLUS
 
 COLORS = frozenset({
     "amber", "aqua", "beige", "black", "blond", "blonde", "blue", "bronze", "brown", "colorful", "colourful",
@@ -25,8 +26,8 @@ COLORS = frozenset({
 })  # fmt: skip
 """Words that make a choice a color."""
 
-KNOWN_TYPES = frozenset({*ELEMENT_TYPES, *SKILLS, "entity", "relation", "global"})
-"""TIFA's types, GenEval 2's skills, DSG's categories."""
+KNOWN_TYPES = frozenset({*ELEMENT_TYPES, *SKILLS, "entity", "relation", "global", SURPLUS})
+"""TIFA's types, GenEval 2's skills, DSG's categories, and what nobody asked for."""
 
 FIRST_SHARE = 0.6
 """A store in which more right answers than this come first rewards a judge that always takes the first choice."""

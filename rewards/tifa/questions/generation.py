@@ -16,6 +16,7 @@ from rewards.tifa.questions.language_model import Completion, LanguageModel
 from rewards.tifa.questions.parsing import parse_output
 from rewards.tifa.questions.prompt_files import Prompt
 from rewards.tifa.questions.question import Question
+from rewards.tifa.questions.surplus import surplus_question
 from rewards.tifa.store.store import Note, QuestionStore
 
 FORMS = ("tifa", "dsg")
@@ -48,6 +49,7 @@ def build_questions(
     seed: int = 0,
     progress: Callable[[int], object] | None = None,
     form: str = "tifa",
+    surplus: bool = False,
 ) -> BuildReport:
     """Ask a language model for the questions of prompts and store them.
 
@@ -61,12 +63,16 @@ def build_questions(
         seed: Of the order of the choices.
         progress: Called with the number of prompts that are done.
         form: "tifa", or "dsg" (:mod:`rewards.tifa.questions.dsg_generation`).
+        surplus: Ask further whether the picture shows anything that the prompt does not name
+            (:mod:`rewards.tifa.questions.surplus`); of form "tifa".
 
     Raises:
-        InputError: An id belongs to another prompt, or an unknown form.
+        InputError: An id belongs to another prompt, an unknown form, or `surplus` with form "dsg".
     """
     if form not in FORMS:
         raise InputError(f"form is {form!r}; expected one of {', '.join(map(repr, FORMS))}")
+    if surplus and form != "tifa":
+        raise InputError("surplus questions are made from the elements of form 'tifa'")
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; expected at least 1")
     report = BuildReport()
@@ -83,6 +89,8 @@ def build_questions(
     if progress is not None:
         progress(report.skipped)
     identity: dict[str, Any] = {"source": "generation", **model.identity(), "seed": seed} if groups else {}
+    if surplus and groups:
+        identity["surplus"] = True
     if form == "dsg" and groups:
         identity = dsg_generation.provenance(identity)
     waiting = list(groups.values())
@@ -94,7 +102,7 @@ def build_questions(
         written = _ask(model, texts, form)
         for group, output in zip(batch, written, strict=True):
             for prompt in group:
-                _take(prompt, output, seed, questions, notes, report)
+                _take(prompt, output, seed, surplus, questions, notes, report)
         added = store.add(questions, identity, on_conflict="keep", notes=notes)
         report.questions += added.new
         if progress is not None:
@@ -109,8 +117,8 @@ def _ask(model: LanguageModel, texts: Sequence[str], form: str) -> Sequence[Comp
 
 
 def _take(
-    prompt: Prompt, output: Completion | dsg_generation.DSGOutput, seed: int, questions: list[Question],
-    notes: list[Note], report: BuildReport,
+    prompt: Prompt, output: Completion | dsg_generation.DSGOutput, seed: int, surplus: bool,
+    questions: list[Question], notes: list[Note], report: BuildReport,
 ) -> None:  # fmt: skip
     if isinstance(output, dsg_generation.DSGOutput):
         parsed = None if output.error else dsg_generation.parse_dsg(output, prompt.text, prompt.id)
@@ -122,5 +130,7 @@ def _take(
         return
     report.asked += 1
     report.dropped.extend(f"{prompt.id}: {line}" for line in parsed.dropped)
-    questions.extend(parsed.questions)
-    notes.append(Note(prompt.id, prompt.text, {"questions": len(parsed.questions), "dropped": parsed.dropped}))
+    further = surplus_question(parsed.questions) if surplus else None
+    made = parsed.questions if further is None else [*parsed.questions, further]
+    questions.extend(made)
+    notes.append(Note(prompt.id, prompt.text, {"questions": len(made), "dropped": parsed.dropped}))

@@ -30,6 +30,9 @@ ELEMENT_TYPES = (
 )  # fmt: skip
 """The benchmark's twelve element types (TIFA tab. 1); "human" and "animal" are one."""
 
+ENTITY_TYPES = frozenset({"object", "animal/human", "food"})
+"""Elements that count as entities in the paper's figure 9."""
+
 _FIELDS = {
     "id": "id", "caption": "prompt", "question": "text", "choices": "choices", "answer": "answer",
     "element_type": "element_type", "element": "element", "depends_on": "depends_on",

@@ -7,6 +7,7 @@ import pytest
 from rewards.errors import InputError
 from rewards.tifa.questions import chat_model
 from rewards.tifa.questions.chat_model import ChatModel
+from rewards.tifa.questions.checking import check_questions
 from rewards.tifa.questions.generation import build_questions
 from rewards.tifa.questions.language_model import Completion, few_shot_prompt, prompt_hash
 from rewards.tifa.questions.prompt_files import Prompt
@@ -164,3 +165,26 @@ def test_prompts_with_imported_questions_are_left_alone(store: QuestionStore, as
         build_questions(model, [Prompt("d", "a cat")], store)
     with pytest.raises(InputError, match="batch_size"):
         build_questions(model, [], store, batch_size=0)
+
+
+def test_whether_there_is_anything_else(store: QuestionStore) -> None:
+    written = (
+        "About dog (animal):\nQ: is there a dog?\nChoices: yes, no\nA: yes\n"
+        + output("ball")
+        + ("\nAbout two (counting):\nQ: how many dogs are there?\nChoices: 1, 2\nA: 2")
+    )
+    report = build_questions(Scripted({"a dog, a ball": written}), [Prompt("p", "a dog, a ball")], store, surplus=True)
+    assert report.questions == 4
+    last = store.get("p")[-1]
+    assert last.text == "Is there anything other than these in the picture: dog, ball?"
+    assert (last.answer, last.choices, last.element_type) == ("no", ("yes", "no"), "surplus")
+    assert store.provenance(last)["surplus"] is True
+    assert next(iter(store.notes())).data["questions"] == 4
+    assert not list(check_questions([last]))
+
+
+def test_a_prompt_that_names_nothing_has_no_surplus(store: QuestionStore) -> None:
+    written = "About red (color):\nQ: what color is it?\nChoices: red, blue\nA: red"
+    assert build_questions(Scripted({"red": written}), [Prompt("p", "red")], store, surplus=True).questions == 1
+    with pytest.raises(InputError, match="surplus questions are made from the elements of form 'tifa'"):
+        build_questions(Scripted({}), [], store, form="dsg", surplus=True)

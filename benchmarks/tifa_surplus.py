@@ -1,0 +1,139 @@
+"""What asking for surplus objects does to TIFA in the shapes world: agreement with the oracle, and what is noticed.
+
+    python benchmarks/tifa_surplus.py                                 # about 2 minutes on one core
+
+Pictures are drawn by the shipped generator for held-out prompts, without and with guidance. With and without the
+questions on surplus objects (`rewards.shapes.questions.questions_for(..., surplus=True)`):
+
+- `agreement`: the share of questions on which judge and oracle agree, and of the surplus questions alone;
+- `mean`, `gap`: the judge's mean score, and how far it is above the oracle's (what a policy can widen);
+- `noticed`: of the pictures with a surplus object, the share that fails a question for which that object alone can be
+  the reason, one about how many there are, by the oracle and by the judge;
+- `tau-b`: Kendall's, between the judge's soft score and the truth about pictures, which counts surplus objects.
+
+Intervals are 95%, over meanings of prompts drawn again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import kendalltau
+from tifa_none_of_these import EXACT, draw
+
+from rewards.build import open_judge
+from rewards.errors import exit_cleanly
+from rewards.shapes.language import meaning
+from rewards.shapes.oracle_tifa import OracleTIFA
+from rewards.shapes.picture_truth import PictureTruth
+from rewards.shapes.prompts import generator_prompts, question_store
+from rewards.tifa.answers import TIFAScores
+from rewards.tifa.questions.surplus import SURPLUS
+from rewards.tifa.reward import TIFA
+
+RESULTS = Path(__file__).resolve().parent / "results" / "tifa_surplus.json"
+COUNTS = ("counting", SURPLUS)
+"""Types of questions that an object too many can make wrong."""
+
+Rows = Mapping[str, np.ndarray]
+
+
+def measured(judged: TIFAScores, soft: TIFAScores, truth: TIFAScores) -> dict[str, np.ndarray]:
+    """One value a picture: sums over its questions, so that pictures can be drawn again."""
+    count = len(judged)
+    table = {
+        name: np.zeros(count)
+        for name in ("questions", "agree", "surplus questions", "surplus agree", "judge notices", "oracle notices")
+    }
+    for found, true in zip(judged.answers, truth.answers, strict=True):
+        row, same = found.image, float(found.right == true.right)
+        table["questions"][row] += 1
+        table["agree"][row] += same
+        if found.question.element_type == SURPLUS:
+            table["surplus questions"][row] += 1
+            table["surplus agree"][row] += same
+        if found.question.element_type in COUNTS:
+            table["judge notices"][row] = max(table["judge notices"][row], not found.right)
+            table["oracle notices"][row] = max(table["oracle notices"][row], not true.right)
+    table["surplus"] = truth.means["surplus"].numpy().astype(float)
+    table["judge"], table["oracle"] = judged.overall.double().numpy(), truth.overall.double().numpy()
+    return table | {"soft": soft.overall.double().numpy()}
+
+
+FIGURES: dict[str, Callable[[Rows], float]] = {
+    "agreement": lambda rows: rows["agree"].sum() / rows["questions"].sum(),
+    "agreement, surplus questions": lambda rows: rows["surplus agree"].sum() / rows["surplus questions"].sum(),
+    "mean": lambda rows: rows["judge"].mean(),
+    "gap": lambda rows: (rows["judge"] - rows["oracle"]).mean(),
+    "noticed by the oracle": lambda rows: (rows["oracle notices"] * rows["surplus"]).sum() / rows["surplus"].sum(),
+    "noticed by the judge": lambda rows: (rows["judge notices"] * rows["surplus"]).sum() / rows["surplus"].sum(),
+    "tau-b": lambda rows: float(kendalltau(rows["soft"], rows["truth"]).statistic),
+}
+
+
+def intervals(rows: Rows, clusters: Sequence[str]) -> dict[str, list[float]]:
+    """Every figure with its interval: value, low, high."""
+    rng = np.random.default_rng(0)
+    members = [np.flatnonzero(np.array(clusters) == name) for name in dict.fromkeys(clusters)]
+    figures = {
+        name: figure for name, figure in FIGURES.items() if rows["surplus questions"].any() or SURPLUS not in name
+    }
+    drawn: dict[str, list[float]] = {name: [] for name in figures}
+    for _ in range(1000):
+        chosen = np.concatenate([members[at] for at in rng.integers(len(members), size=len(members))])
+        again = {name: values[chosen] for name, values in rows.items()}
+        for name, figure in figures.items():
+            drawn[name].append(figure(again))
+    return {
+        name: [float(figure(rows)), *np.percentile(drawn[name], (2.5, 97.5)).tolist()]
+        for name, figure in figures.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prompts", type=int, default=256)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    with exit_cleanly(), tempfile.TemporaryDirectory() as folder:
+        prompts = generator_prompts("test", arguments.prompts, seed=1)
+        judge, oracle = open_judge("shapes-vqa"), open_judge("shapes-oracle")
+        record: dict[str, object] = {}
+        for guidance in (1.0, 2.0):
+            pictures = draw(prompts, guidance)
+            for surplus in (False, True):
+                store = question_store(Path(folder) / f"{surplus}.sqlite", prompts, surplus)
+                truth = OracleTIFA(oracle, store, matcher=EXACT).score(pictures, prompts)
+                hard, soft = TIFA(judge, store, answer="choices"), TIFA(judge, store, soft=True)
+                rows = measured(hard.score(pictures, prompts), soft.score(pictures, prompts), truth)
+                rows |= {"truth": PictureTruth().score(pictures, prompts).overall.double().numpy()}
+                found = intervals(rows, [meaning(prompt) for prompt in prompts])
+                title = f"guidance {guidance:g}, {'with' if surplus else 'without'} surplus questions"
+                record[title] = found | {
+                    "questions": int(rows["questions"].sum()),
+                    "pictures with surplus": int(rows["surplus"].sum()),
+                }
+                print(f"\n{title}: {rows['questions'].sum():.0f} questions, "
+                      f"{rows['surplus'].sum():.0f} of {len(prompts)} pictures with a surplus object")  # fmt: skip
+                for name, (value, low, high) in found.items():
+                    print(f"  {name:<30}{value:>7.3f} [{low:.3f}, {high:.3f}]", flush=True)
+        made = {
+            "command": " ".join(["python", *sys.argv]),
+            "date": datetime.now(UTC).date().isoformat(),
+            "versions": {package: version(package) for package in ("torch", "diffusers", "transformers", "numpy")},
+            "prompts": len(prompts),
+            "results": record,
+        }
+        arguments.results.write_text(json.dumps(made, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
