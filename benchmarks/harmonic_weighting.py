@@ -10,9 +10,7 @@ GRPO in the shapes world (`configs/grpo_shapes.yaml`) with each weighting of the
 
 By the truth: captions without a false claim, fully right and complete ones, the true overall rating. Then what the
 criteria weigh on held-out captions before and after, for each gamma, and what another picture's caption is rated.
-Differences to gamma 0.75 are paired by seed; intervals are 95%, t distribution over seeds. For evaluation: how well
-the overall rating by each gamma orders the same captions as the truth does (Kendall's tau-b) and how far it is from
-the truth, with intervals over meanings drawn again, and the difference to gamma 1.
+Differences to gamma 0.75 are paired by seed; intervals are 95%, t distribution over seeds.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import kendalltau
 from scipy.stats import t as student
 
 from rewards.errors import exit_cleanly
@@ -137,36 +134,6 @@ def by_truth(evaluation: Evaluation) -> dict[str, float]:
     return row | {"truth": float(np.mean([row[f"truth {c}"] for c in CRITERIA]))}
 
 
-def as_evaluation(reward: HarmonicEval, texts: Sequence[str]) -> dict[str, dict[str, list[float]]]:
-    """Each gamma's overall rating of held-out captions beside the truth: value, low, high."""
-    rows = caption_prompts("test", len(texts), seed=1)
-    scenes = [scene_from_json(scene) for scene in rows["scene"]]
-    truth = np.array([np.mean([caption_truth(*pair)[c] for c in CRITERIA]) for pair in zip(scenes, texts)])
-    scores = reward.score(list(rows["image"]), texts)
-    judged = {g: (harmonic_weights(scores.sigma, g) * scores.criteria).sum(-1).double().numpy() for g in GAMMAS}
-    names = [describe(scene).key() for scene in scenes]
-    members = [np.flatnonzero(np.array(names) == name) for name in dict.fromkeys(names)]
-    rng = np.random.default_rng(0)
-    drawn = [np.concatenate([members[at] for at in rng.integers(len(members), size=len(members))]) for _ in range(1000)]
-
-    def figures(gamma: float, at: np.ndarray) -> tuple[float, float]:
-        own = judged[gamma][at]
-        return float(kendalltau(own, truth[at]).statistic), float(np.abs(own - truth[at]).mean())
-
-    every = np.arange(len(texts))
-    again = {gamma: np.array([figures(gamma, at) for at in drawn]) for gamma in GAMMAS}
-    table: dict[str, dict[str, list[float]]] = {}
-    for gamma in GAMMAS:
-        whole, uniform = np.array(figures(gamma, every)), np.array(figures(1.0, every))
-        found = {"": (whole, again[gamma]), " against gamma 1": (whole - uniform, again[gamma] - again[1.0])}
-        table[f"gamma {gamma:g}"] = {
-            f"{name}{kind}": [float(value[i]), *np.percentile(others[:, i], (2.5, 97.5)).tolist()]
-            for kind, (value, others) in found.items()
-            for i, name in enumerate(("tau-b", "distance"))
-        }
-    return table
-
-
 def shares(reward: HarmonicEval, texts: Sequence[str]) -> dict[str, dict[str, float]]:
     """Mean weight of each criterion on held-out captions, and the overall score, for each gamma."""
     images = list(caption_prompts("test", len(texts), seed=1)["image"])
@@ -235,14 +202,6 @@ def main() -> None:
             }
             record["table"][name] = row
             print(f"{name:<12}" + "".join(f"  {c} {cell(row[c])}" for c in shown), flush=True)
-            if name == PAPER:
-                ends = {"untrained": [sample.text or "" for sample in first.samples], "trained": after}
-                record["evaluation"] = {title: as_evaluation(reward, texts) for title, texts in ends.items()}
-        for title, rows in record["evaluation"].items():
-            print(f"\n{title} policy's captions by the rating of each gamma, beside the truth")
-            for gamma, row in rows.items():
-                shown_row = (f"  {name} {v:.3f} [{low:.3f}, {high:.3f}]" for name, (v, low, high) in row.items())
-                print(f"{gamma:<12}" + "".join(shown_row), flush=True)
         for title, table in record["weights"].items():
             print(f"\n{title}: mean weight of each criterion, and the overall score")
             for gamma, row in table.items():

@@ -46,26 +46,28 @@ COUNTS = ("counting", SURPLUS)
 Rows = Mapping[str, np.ndarray]
 
 
-def measured(judged: TIFAScores, soft: TIFAScores, truth: TIFAScores) -> dict[str, np.ndarray]:
-    """One value a picture: sums over its questions, so that pictures can be drawn again."""
-    count = len(judged)
-    table = {
-        name: np.zeros(count)
-        for name in ("questions", "agree", "surplus questions", "surplus agree", "judge notices", "oracle notices")
-    }
+def measured(judged: TIFAScores, truth: TIFAScores, surplus: bool) -> dict[str, np.ndarray]:
+    """One row a picture, sums over its questions, so that pictures can be drawn again.
+
+    Args:
+        judged: soft, by the judge.
+        truth: by the oracle.
+        surplus: count the questions on surplus objects, too.
+    """
+    names = ("questions", "agree", "surplus questions", "surplus agree", "judge notices", "oracle notices")
+    table = {name: np.zeros(len(judged)) for name in (*names, "judge", "oracle", "soft")}
     for found, true in zip(judged.answers, truth.answers, strict=True):
-        row, same = found.image, float(found.right == true.right)
-        table["questions"][row] += 1
-        table["agree"][row] += same
-        if found.question.element_type == SURPLUS:
-            table["surplus questions"][row] += 1
-            table["surplus agree"][row] += same
-        if found.question.element_type in COUNTS:
-            table["judge notices"][row] = max(table["judge notices"][row], not found.right)
-            table["oracle notices"][row] = max(table["oracle notices"][row], not true.right)
-    table["surplus"] = truth.means["surplus"].numpy().astype(float)
-    table["judge"], table["oracle"] = judged.overall.double().numpy(), truth.overall.double().numpy()
-    return table | {"soft": soft.overall.double().numpy()}
+        row, kind = found.image, found.question.element_type
+        if kind == SURPLUS and not surplus:
+            continue
+        values = [1.0, found.right == true.right, kind == SURPLUS, kind == SURPLUS and found.right == true.right]
+        values += [kind in COUNTS and not found.right, kind in COUNTS and not true.right]
+        for name, value in zip((*names, "judge", "oracle", "soft"), [*values, found.right, true.right, found.score]):
+            table[name][row] += float(value or 0)
+    for name in ("judge", "oracle", "soft"):
+        table[name] /= table["questions"]
+    table["judge notices"], table["oracle notices"] = table["judge notices"] > 0, table["oracle notices"] > 0
+    return table | {"surplus": truth.means["surplus"].double().numpy()}
 
 
 FIGURES: dict[str, Callable[[Rows], float]] = {
@@ -107,13 +109,13 @@ def main() -> None:
         prompts = generator_prompts("test", arguments.prompts, seed=1)
         judge, oracle = open_judge("shapes-vqa"), open_judge("shapes-oracle")
         record: dict[str, object] = {}
+        store = question_store(Path(folder) / "questions.sqlite", prompts, surplus=True)
         for guidance in (1.0, 2.0):
             pictures = draw(prompts, guidance)
+            truth = OracleTIFA(oracle, store, matcher=EXACT).score(pictures, prompts)
+            judged = TIFA(judge, store, soft=True).score(pictures, prompts)
             for surplus in (False, True):
-                store = question_store(Path(folder) / f"{surplus}.sqlite", prompts, surplus)
-                truth = OracleTIFA(oracle, store, matcher=EXACT).score(pictures, prompts)
-                hard, soft = TIFA(judge, store, answer="choices"), TIFA(judge, store, soft=True)
-                rows = measured(hard.score(pictures, prompts), soft.score(pictures, prompts), truth)
+                rows = measured(judged, truth, surplus)
                 rows |= {"truth": PictureTruth().score(pictures, prompts).overall.double().numpy()}
                 found = intervals(rows, [meaning(prompt) for prompt in prompts])
                 title = f"guidance {guidance:g}, {'with' if surplus else 'without'} surplus questions"
