@@ -16,12 +16,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from clustered import Rows, intervals
 from scipy.stats import kendalltau
 
 from rewards.errors import exit_cleanly
@@ -37,35 +38,35 @@ RESULTS = Path(__file__).resolve().parent / "results" / "harmonic_evaluation.jso
 GAMMAS = (0.5, 0.75, 1.0)
 
 
+def _tau(gamma: float) -> Callable[[Rows], float]:
+    return lambda rows: float(kendalltau(rows[f"gamma {gamma:g}"], rows["truth"]).statistic)
+
+
+def _distance(gamma: float) -> Callable[[Rows], float]:
+    return lambda rows: float(np.abs(rows[f"gamma {gamma:g}"] - rows["truth"]).mean())
+
+
+def _less(figure: Callable[[Rows], float], other: Callable[[Rows], float]) -> Callable[[Rows], float]:
+    return lambda rows: figure(rows) - other(rows)
+
+
 def beside_the_truth(reward: HarmonicEval, texts: Sequence[str]) -> dict[str, dict[str, list[float]]]:
     """Each gamma's overall rating of texts about the held-out pictures: value, low, high."""
-    rows = caption_prompts("test", len(texts), seed=1)
-    scenes = [scene_from_json(scene) for scene in rows["scene"]]
-    truth = np.array([np.mean([caption_truth(*pair)[c] for c in CRITERIA]) for pair in zip(scenes, texts)])
-    scores = reward.score(list(rows["image"]), texts)
-    judged = {g: (harmonic_weights(scores.sigma, g) * scores.criteria).sum(-1).double().numpy() for g in GAMMAS}
-    names = [describe(scene).key() for scene in scenes]
-    members = [np.flatnonzero(np.array(names) == name) for name in dict.fromkeys(names)]
-    rng = np.random.default_rng(0)
-    draws = [np.concatenate([members[at] for at in rng.integers(len(members), size=len(members))]) for _ in range(1000)]
-
-    def figures(gamma: float, at: np.ndarray) -> tuple[float, float]:
-        own = judged[gamma][at]
-        return float(kendalltau(own, truth[at]).statistic), float(np.abs(own - truth[at]).mean())
-
-    whole = {gamma: np.array(figures(gamma, np.arange(len(texts)))) for gamma in GAMMAS}
-    again = {gamma: np.array([figures(gamma, at) for at in draws]) for gamma in GAMMAS}
-    table: dict[str, dict[str, list[float]]] = {}
+    prompts = caption_prompts("test", len(texts), seed=1)
+    scenes = [scene_from_json(scene) for scene in prompts["scene"]]
+    scores = reward.score(list(prompts["image"]), texts)
+    rows = {"truth": np.array([np.mean([caption_truth(*pair)[c] for c in CRITERIA]) for pair in zip(scenes, texts)])}
     for gamma in GAMMAS:
-        kinds = {
-            "": (whole[gamma], again[gamma]),
-            " against gamma 1": (whole[gamma] - whole[1.0], again[gamma] - again[1.0]),
-        }
-        table[f"gamma {gamma:g}"] = {
-            f"{name}{kind}": [float(value[i]), *np.percentile(others[:, i], (2.5, 97.5)).tolist()]
-            for kind, (value, others) in kinds.items()
-            for i, name in enumerate(("tau-b", "distance"))
-        }
+        weights = harmonic_weights(scores.sigma, gamma)
+        rows[f"gamma {gamma:g}"] = (weights * scores.criteria).sum(-1).double().numpy()
+    meanings = [describe(scene).key() for scene in scenes]
+    table = {}
+    for gamma in GAMMAS:
+        figures = {"tau-b": _tau(gamma), "distance": _distance(gamma)}
+        if gamma != 1:
+            figures |= {"tau-b against gamma 1": _less(_tau(gamma), _tau(1.0))}
+            figures |= {"distance against gamma 1": _less(_distance(gamma), _distance(1.0))}
+        table[f"gamma {gamma:g}"] = intervals(figures, rows, meanings)
     return table
 
 

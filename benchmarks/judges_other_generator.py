@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from clustered import Rows, intervals
 from diffusers import DiffusionPipeline
 from tifa_none_of_these import EXACT
 
@@ -54,8 +55,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 """Folder of the weights and how they draw: the first two as pictures were drawn for the judge's training."""
-
-Rows = Mapping[str, np.ndarray]
 
 
 def draw(folder: str, options: Mapping[str, Any], prompts: Sequence[str]) -> list[Any]:
@@ -90,22 +89,6 @@ FIGURES: dict[str, Callable[[Rows], float]] = {
 }
 
 
-def intervals(rows: Rows, clusters: Sequence[str]) -> dict[str, list[float]]:
-    """Every figure with its interval: value, low, high."""
-    rng = np.random.default_rng(0)
-    members = [np.flatnonzero(np.array(clusters) == name) for name in dict.fromkeys(clusters)]
-    drawn: dict[str, list[float]] = {name: [] for name in FIGURES}
-    for _ in range(1000):
-        chosen = np.concatenate([members[at] for at in rng.integers(len(members), size=len(members))])
-        again = {name: values[chosen] for name, values in rows.items()}
-        for name, figure in FIGURES.items():
-            drawn[name].append(figure(again))
-    return {
-        name: [float(figure(rows)), *np.percentile(drawn[name], (2.5, 97.5)).tolist()]
-        for name, figure in FIGURES.items()
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, default=256)
@@ -120,7 +103,7 @@ def main() -> None:
         for title, (name, options) in CASES.items():
             pictures = draw(name, options, prompts)
             rows = by_picture(judge.score(pictures, prompts), oracle.score(pictures, prompts))
-            table[title] = intervals(rows, [meaning(prompt) for prompt in prompts])
+            table[title] = intervals(FIGURES, rows, [meaning(prompt) for prompt in prompts])
             cells = "".join(f"  {k} {v:.3f} [{low:.3f}, {high:.3f}]" for k, (v, low, high) in table[title].items())
             print(f"{title:<32}{cells}", flush=True)
         record = {

@@ -20,12 +20,13 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from clustered import Rows, intervals
 from scipy.stats import kendalltau
 from tifa_none_of_these import EXACT, draw
 
@@ -42,8 +43,6 @@ from rewards.tifa.reward import TIFA
 RESULTS = Path(__file__).resolve().parent / "results" / "tifa_surplus.json"
 COUNTS = ("counting", SURPLUS)
 """Types of questions that an object too many can make wrong."""
-
-Rows = Mapping[str, np.ndarray]
 
 
 def measured(judged: TIFAScores, truth: TIFAScores, surplus: bool) -> dict[str, np.ndarray]:
@@ -81,25 +80,6 @@ FIGURES: dict[str, Callable[[Rows], float]] = {
 }
 
 
-def intervals(rows: Rows, clusters: Sequence[str]) -> dict[str, list[float]]:
-    """Every figure with its interval: value, low, high."""
-    rng = np.random.default_rng(0)
-    members = [np.flatnonzero(np.array(clusters) == name) for name in dict.fromkeys(clusters)]
-    figures = {
-        name: figure for name, figure in FIGURES.items() if rows["surplus questions"].any() or SURPLUS not in name
-    }
-    drawn: dict[str, list[float]] = {name: [] for name in figures}
-    for _ in range(1000):
-        chosen = np.concatenate([members[at] for at in rng.integers(len(members), size=len(members))])
-        again = {name: values[chosen] for name, values in rows.items()}
-        for name, figure in figures.items():
-            drawn[name].append(figure(again))
-    return {
-        name: [float(figure(rows)), *np.percentile(drawn[name], (2.5, 97.5)).tolist()]
-        for name, figure in figures.items()
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, default=256)
@@ -117,7 +97,8 @@ def main() -> None:
             for surplus in (False, True):
                 rows = measured(judged, truth, surplus)
                 rows |= {"truth": PictureTruth().score(pictures, prompts).overall.double().numpy()}
-                found = intervals(rows, [meaning(prompt) for prompt in prompts])
+                figures = {name: figure for name, figure in FIGURES.items() if surplus or SURPLUS not in name}
+                found = intervals(figures, rows, [meaning(prompt) for prompt in prompts])
                 title = f"guidance {guidance:g}, {'with' if surplus else 'without'} surplus questions"
                 record[title] = found | {
                     "questions": int(rows["questions"].sum()),
