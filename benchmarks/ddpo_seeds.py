@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from scipy.stats import t as student
 
 from rewards.errors import exit_cleanly
 
+RESULTS = Path(__file__).resolve().parent / "results" / "ddpo_seeds.json"
 CONFIG = Path(__file__).resolve().parents[1] / "configs" / "ddpo_shapes.yaml"
 
 
@@ -27,13 +31,25 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--out", type=Path, default=Path("runs/ddpo_seeds"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     with exit_cleanly():
+        runs = {}
         for soft in (True, False):
             kind = "soft" if soft else "hard"
             seeds = range(arguments.seeds)
-            _table(kind, [_one(arguments.out / f"{kind}-{seed}", seed, soft, arguments.epochs) for seed in seeds])
-        print(f"\npictures of noise: judge {_noise('shapes-vqa'):.3f}, oracle {_noise('shapes-oracle'):.3f}")
+            runs[kind] = [_one(arguments.out / f"{kind}-{seed}", seed, soft, arguments.epochs) for seed in seeds]
+            _table(kind, runs[kind])
+        noise = {judge: _noise(judge) for judge in ("shapes-vqa", "shapes-oracle")}
+        print("\npictures of noise: " + ", ".join(f"{judge} {value:.3f}" for judge, value in noise.items()))
+        record = {
+            "command": " ".join(["python", *sys.argv]),
+            "date": datetime.now(UTC).date().isoformat(),
+            "versions": {package: version(package) for package in ("torch", "diffusers", "transformers", "numpy")},
+            "noise": noise,
+            "runs": runs,
+        }
+        arguments.results.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def _one(folder: Path, seed: int, soft: bool, epochs: int) -> dict[str, Any]:

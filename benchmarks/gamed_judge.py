@@ -5,7 +5,8 @@
 The judge (`tests/fixtures/old_rater`) does not see backgrounds. `configs/grpo_shapes.yaml` with its gap stop off, so
 that the whole course is known; where the shipped `audit_max_gap` stops the run, and which policy `best/` holds there
 and at the end, follows from the evaluations, which the stop does not change. Every evaluation of every seed is printed:
-judge, truth, true correctness, right backgrounds. A finished run in the folder is not repeated.
+judge, truth, true correctness, right backgrounds, and the weight of the criteria that are not about content. A finished
+run in the folder is not repeated.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from rewards.trainers.language.settings import LanguageRunConfig
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "grpo_old_rater.json"
 CONFIG = ROOT / "configs" / "grpo_shapes.yaml"
+CONTENT = ("correctness", "completeness")
 TRUTH = "caption_truth_reward"
 
 
@@ -51,12 +53,14 @@ def row(evaluation: Evaluation) -> dict[str, float]:
     """An evaluation by the judge and by the truth."""
     texts = [sample.text or "" for sample in evaluation.samples]
     scenes = [scene_from_json(scene) for scene in caption_prompts("test", len(texts), seed=1)["scene"]]
+    shown: Any = [found.details for found in evaluation.judgments()]
     return {
         "step": evaluation.step,
         "judge": _mean([found.overall for found in evaluation.judgments()]),
         "truth": _mean([found.overall for found in evaluation.judgments(TRUTH)]),
         "correctness": float(np.mean([caption_truth(*pair)["correctness"] for pair in zip(scenes, texts)])),
         "backgrounds_right": float(claim_shares(scenes, texts)["backgrounds_right"]),
+        "weight_of_style": 1 - _mean([sum(sample["weights"][c] for c in CONTENT) for sample in shown]),
     }
 
 

@@ -208,7 +208,7 @@ def _reward_charts(runs: Sequence[Run], window: int | None) -> list[Chart]:
                 series, color = run.series(f"audit/{audit}/overall/mean"), _color(runs, index, AUDIT)
                 chart.lines += curve(series, _label(runs, run, f"{audit} (audit)"), color, window, len(runs) > 1)
         training.append(chart)
-    charts = [*_optimised(runs, window), *held_out, *training, _gap_chart(runs, window)]
+    charts = [*_optimised(runs, window), *held_out, *training, _gap_chart(runs, window), _surplus_chart(runs, window)]
     for chart in charts:
         if not chart.note and any(line.interval is not None for line in chart.lines):
             chart.note = MANY_POINTS if any(line.spread is not None for line in chart.lines) else FEW_POINTS
@@ -233,6 +233,23 @@ def _gap_chart(runs: Sequence[Run], window: int | None) -> Chart:
         color = _color(runs, index, GAP)
         chart.lines += curve(run.series("audit/gap"), _label(runs, run, "training"), color, window)
         chart.lines += dots(run, "eval/audit/gap", _label(runs, run, "held-out"), color)
+    return chart
+
+
+def _surplus_chart(runs: Sequence[Run], window: int | None) -> Chart:
+    chart = Chart(
+        "Pictures with surplus objects",
+        "Objects that nobody asked for, by the audit.",
+        [],
+        "share of pictures",
+        0.0,
+        1.0,
+    )
+    for index, run in enumerate(runs):
+        color = _color(runs, index, AUDIT)
+        for audit in run.rewards("eval/audit"):
+            chart.lines += curve(run.series(f"audit/{audit}/surplus"), _label(runs, run, "training"), color, window)
+            chart.lines += dots(run, f"eval/audit/{audit}/surplus", _label(runs, run, "held-out"), color)
     return chart
 
 

@@ -48,6 +48,8 @@ METRICS: tuple[Metric, ...] = (
            "never scored 0.", "Abstentions", "samples", 0),
     Metric("rewards/<reward>/unmatched", "TIFA: answers that match no choice. They count as wrong.",
            unit="answers", low=0),
+    Metric("rewards/<reward>/surplus", "TIFA by the oracle of the shapes world: share of pictures that show an object "
+           "which the prompt does not name, or one more than it says.", unit="share", low=0, high=1),
     Metric("eval/rewards/*", "The same on held-out prompts, sampled from the same noise at each evaluation; "
            "standard_error is over prompts."),
     Metric("eval/audit/*", "A second judge, or the exact oracle of the shapes world, on the held-out prompts. It never "

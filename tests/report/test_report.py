@@ -72,7 +72,7 @@ def tifa_run(folder, steps=30, offset=0.0):
                     f"eval/{branch}/color/mean": 0.4 + 0.01 * step,
                     f"eval/{branch}/color/count": 40,
                 }
-            log.append(step, metrics | {"eval/audit/gap": 0.0})
+            log.append(step, metrics | {"eval/audit/gap": 0.0, "eval/audit/oracle/surplus": 0.6 - 0.01 * step})
         if step:
             count = int(rng.integers(0, 3))
             log.append(
@@ -108,8 +108,9 @@ def test_page_and_plots_of_one_run(tmp_path):
     assert names == {f"{slug}.{kind}" for slug in ("reward", "parts", "training") for kind in ("png", "svg")}
     assert all(path.stat().st_size > 1000 for path in report.plots)
     titles = [label.split(":")[0] for label in checker.labels]
-    assert titles[:4] == ["TIFA, held-out", "TIFA, training samples", "Gap between judge and audit", "color"]
-    assert {"Importance ratio", "Clip fraction"} <= set(titles)
+    assert titles[:4] == ["TIFA, held-out", "TIFA, training samples", "Gap between judge and audit",
+                          "Pictures with surplus objects"]  # fmt: skip
+    assert {"color", "Importance ratio", "Clip fraction"} <= set(titles)
     assert "TIFA, held-out: judge, oracle (audit)" in checker.labels
     text = page_text(report.page)
     assert "Share of importance ratios outside the clip range" in text  # from the glossary, above its chart
@@ -159,6 +160,18 @@ def test_disagreements_and_lowest_scores_come_from_all_held_out_samples(tmp_path
     lowest = text.split("Lowest and highest scores")[1]
     assert "of all 3 held-out samples" in lowest and lowest.index("prompt 0") < lowest.index("prompt 1")
     assert "Not judged prompt 2 judge not judged judge: TimeoutError audit 0.60" in lowest
+
+
+def test_objects_that_nobody_asked_for(tmp_path):
+    folder = tifa_run(tmp_path / "run")
+    for step, counts in ((0, (2, 1, None)), (30, (0, 1, 0))):
+        audits = [Judgment(0.5, {}, None, {} if count is None else {"surplus": count}) for count in counts]
+        samples = [HeldOutSample(n, f"p{n}", judged(0.5), {"oracle": audit}) for n, audit in enumerate(audits)]
+        EvaluationLog(folder).append(Evaluation(step, "TIFA", samples))
+    text = page_text(write_report([folder]).page)
+    assert (
+        "Pictures with objects that nobody asked for, and how many objects those are: 100.0% (3) → 33.3% (1)." in text
+    )
 
 
 def test_what_is_said_before_and_after(tmp_path):

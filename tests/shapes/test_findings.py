@@ -106,18 +106,6 @@ def test_forms_of_tifa_that_train(form):
     assert f"counted in four ways, over {words[len(record['seeds'])]} seeds" in text
 
 
-def test_the_gamed_judge_is_content_and_the_truth_is_not():
-    record = json.loads((RESULTS / "grpo_old_rater.json").read_text())
-    for row in record["evaluations"]:
-        expected = [row["judge"], row["truth"], row["correctness"]]
-        assert [float(cell) for cell in cells(str(row["step"]))] == pytest.approx(expected, abs=0.00051)
-    best = max(record["evaluations"], key=lambda row: row["truth"])
-    assert best["step"] == record["best_step"] == 40
-    gaps = [row["judge"] - row["truth"] for row in record["evaluations"]]
-    stopped = next(i for i, gap in enumerate(gaps) if gap - gaps[0] > 0.1)
-    assert record["evaluations"][stopped]["step"] == 50
-
-
 FLOW_COLUMNS = ("oracle", "judge", "gap", "counting")
 
 
@@ -144,3 +132,78 @@ def test_methods_on_the_packaged_flow():
     assert all(run["oracle"]["gain"]["low"] > 0 for run in record["runs"]["NFT"])
     assert sum(run["oracle"]["gain"]["value"] < 0 for run in record["runs"]["Flow-GRPO"]) == 2
     assert all(run["ratio_before_first_update"] == 1.0 for run in record["runs"]["Flow-GRPO"])
+
+
+GAMED = json.loads((RESULTS / "grpo_old_rater.json").read_text())
+
+
+@pytest.mark.parametrize("run", GAMED["runs"], ids=lambda run: f"seed {run['seed']}")
+def test_what_the_gap_stop_keeps_of_a_run_whose_judge_is_gamed(run):
+    by_step = {row["step"]: row for row in run["evaluations"]}
+    gaps = {step: row["judge"] - row["truth"] for step, row in by_step.items()}
+    stopped = next((step for step, gap in gaps.items() if gap - gaps[0] > GAMED["audit_max_gap"]), None)
+    seen = [row for step, row in by_step.items() if stopped is None or step <= stopped]
+    kept, end = max(seen, key=lambda row: row["truth"]), by_step[60]
+    assert (run["stopped_at"], run["kept"]) == (stopped, kept["step"])
+    figures = [f"{row['truth']:.3f}" for row in (kept, end)]
+    figures += [f"{row['backgrounds_right']:.3f}".lstrip("0") for row in (kept, end)]
+    assert cells(str(run["seed"])) == [str(stopped or "no"), str(kept["step"]), *figures]
+    assert 4.91 <= end["judge"] <= 4.935  # content in every seed
+    fell = end["backgrounds_right"] < 0.9
+    assert fell == (stopped is not None) and (not fell or kept["truth"] > end["truth"])
+
+
+WEIGHTING = json.loads((RESULTS / "harmonic_weighting.json").read_text())
+
+
+def test_what_content_weighed_for_the_rater_before():
+    first, *others = {round(1 - run["evaluations"][0]["weight_of_style"], 3) for run in GAMED["runs"]}
+    after = [1 - run["evaluations"][-1]["weight_of_style"] for run in GAMED["runs"]]
+    told = [f"{value:.3f}".lstrip("0") for value in (first, min(after), max(after))]
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    assert others == [] and f"it was {told[0]} and, after training, {told[1]} to {told[2]}" in text
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo"])
+def test_entropy(algorithm):
+    entropies = [list(run["entropy"].values()) for run in seeds(algorithm)]
+    first, last = (f"{statistics.mean(run[at] for run in entropies):.2f}".lstrip("0") for at in (0, -1))
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    told = text.split("Entropy a token falls")[1].split("\n")[0]
+    assert f"{last} ({algorithm.upper()})" in told and f"from {first} to" in told
+
+
+def with_half(row, sign):
+    """Mean and half interval, from the seeds' own values; shares without their leading 0."""
+    values = row["seeds"]
+    half = 2.776445 * statistics.stdev(values) / len(values) ** 0.5  # t of 97.5% with four degrees of freedom
+    return f"{statistics.mean(values):{sign}.3f} ± {half:.3f}".replace("0.", ".")
+
+
+@pytest.mark.parametrize("weighting", WEIGHTING["table"])
+def test_how_criteria_should_weigh(weighting):
+    table, paper = WEIGHTING["table"], "gamma 0.75"
+    told = cells(weighting)
+    for at, name in enumerate(("captions_right", "captions_right_and_complete", "truth")):
+        assert len(table[weighting][name]["seeds"]) == 5
+        assert told[2 * at] == with_half(table[weighting][name], "")
+        if weighting != paper:
+            difference = table[weighting][f"{name} against {paper}"]
+            assert told[2 * at + 1] == with_half(difference, "+")
+            assert abs(difference["mean"]) < difference["half"]  # none excludes 0
+
+
+def test_what_the_criteria_weigh():
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    table, before = WEIGHTING["table"], WEIGHTING["weights"]["before"]
+    share = [row["correctness"] + row["completeness"] for row in (
+        before["gamma 0.75"], table["gamma 0.75"]["weights after"]["gamma 0.75"],
+        before["gamma 0.5"], table["gamma 0.5"]["weights after"]["gamma 0.5"],
+    )]  # fmt: skip
+    told = [f"{value:.3f}".lstrip("0") for value in share]
+    assert f"carry {told[0]} of the weight at gamma 0.75 before training and {told[1]} after;" in text
+    assert f"at gamma 0.5 {told[2]} and, trained with it, {told[3]}." in text
+    differences = [v for row in table.values() for k, v in row.items() if " against " in k and any(v["seeds"])]
+    clear = [v for v in differences if abs(v["mean"]) > v["half"]]
+    assert len(differences) == 20 and clear == [table["floor"]["words against gamma 0.75"]]
+    assert f"are {-clear[0]['mean']:.2f} ± {clear[0]['half']:.2f} words shorter".replace("0.", ".") in text
