@@ -27,8 +27,9 @@ from pathlib import Path
 
 import numpy as np
 from clustered import Rows, intervals
+from judges_other_generator import CASES, SEEN, draw
 from scipy.stats import kendalltau
-from tifa_none_of_these import EXACT, draw
+from tifa_none_of_these import EXACT
 
 from rewards.build import open_judge
 from rewards.errors import exit_cleanly
@@ -90,8 +91,8 @@ def main() -> None:
         judge, oracle = open_judge("shapes-vqa"), open_judge("shapes-oracle")
         record: dict[str, object] = {}
         store = question_store(Path(folder) / "questions.sqlite", prompts, surplus=True)
-        for guidance in (1.0, 2.0):
-            pictures = draw(prompts, guidance)
+        for guidance, case in ((1, f"{SEEN}, guidance 1"), (2, f"{SEEN}, guidance 2")):
+            pictures = draw(*CASES[case], prompts)
             truth = OracleTIFA(oracle, store, matcher=EXACT).score(pictures, prompts)
             judged = TIFA(judge, store, soft=True).score(pictures, prompts)
             for surplus in (False, True):
@@ -99,7 +100,7 @@ def main() -> None:
                 rows |= {"truth": PictureTruth().score(pictures, prompts).overall.double().numpy()}
                 figures = {name: figure for name, figure in FIGURES.items() if surplus or SURPLUS not in name}
                 found = intervals(figures, rows, [meaning(prompt) for prompt in prompts])
-                title = f"guidance {guidance:g}, {'with' if surplus else 'without'} surplus questions"
+                title = f"guidance {guidance}, {'with' if surplus else 'without'} surplus questions"
                 record[title] = found | {
                     "questions": int(rows["questions"].sum()),
                     "pictures with surplus": int(rows["surplus"].sum()),

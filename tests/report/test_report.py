@@ -165,7 +165,7 @@ def test_disagreements_and_lowest_scores_come_from_all_held_out_samples(tmp_path
 def test_objects_that_nobody_asked_for(tmp_path):
     folder = tifa_run(tmp_path / "run")
     for step, counts in ((0, (2, 1, None)), (30, (0, 1, 0))):
-        audits = [Judgment(0.5, {}, None, {} if count is None else {"surplus": count}) for count in counts]
+        audits = [Judgment(0.5, {"color": 0.5}, None, {} if count is None else {"surplus": count}) for count in counts]
         samples = [HeldOutSample(n, f"p{n}", judged(0.5), {"oracle": audit}) for n, audit in enumerate(audits)]
         EvaluationLog(folder).append(Evaluation(step, "TIFA", samples))
     text = page_text(write_report([folder]).page)
