@@ -203,7 +203,85 @@ def test_what_the_criteria_weigh():
     told = [f"{value:.3f}".lstrip("0") for value in share]
     assert f"carry {told[0]} of the weight at gamma 0.75 before training and {told[1]} after;" in text
     assert f"at gamma 0.5 {told[2]} and, trained with it, {told[3]}." in text
+    others = [
+        WEIGHTING["weights"]["another picture's caption"][f"gamma {gamma}"]["overall"] for gamma in (0.5, 0.75, 1)
+    ]
+    truth = json.loads((RESULTS / "harmonic_seeds.json").read_text())["levels"]["another picture's caption"]["truth"]
+    first, second, third = (f"{rating:.2f}" for rating in others)
+    assert f"is rated {first}, {second}\nand {third} at gamma .5, .75 and 1 (truth {truth:.2f})" in text
     differences = [v for row in table.values() for k, v in row.items() if " against " in k and any(v["seeds"])]
     clear = [v for v in differences if abs(v["mean"]) > v["half"]]
     assert len(differences) == 20 and clear == [table["floor"]["words against gamma 0.75"]]
     assert f"are {-clear[0]['mean']:.2f} ± {clear[0]['half']:.2f} words shorter".replace("0.", ".") in text
+
+
+def numbers(cell):
+    return [float(number) for number in re.findall(r"[-+]?\d*\.\d+", cell)]
+
+
+def rows_of(raw, key="results"):
+    return json.loads((RESULTS / raw).read_text())[key]
+
+
+SURPLUS = rows_of("tifa_surplus.json")
+
+
+@pytest.mark.parametrize("figure", list(SURPLUS["guidance 1, with surplus questions"]))
+def test_questions_on_surplus_objects(figure):
+    columns = [f"guidance {guidance}, {kind} surplus questions" for guidance in (1, 2) for kind in ("without", "with")]
+    if figure in ("questions", "pictures with surplus", "mean"):
+        return
+    told = {}
+    lines = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8").splitlines()
+    row = next(line for line in lines if line.startswith(f"| {figure} |"))
+    told = [numbers(cell) for cell in row.strip("|").split("|")[1:]]
+    for column, cell in zip(columns, told, strict=True):
+        assert cell == pytest.approx(SURPLUS[column].get(figure, []), abs=0.00051)
+
+
+OTHERS = rows_of("judges_other_generator.json")
+
+
+@pytest.mark.parametrize("pictures", list(OTHERS))
+def test_the_judge_on_a_generator_that_it_never_saw(pictures):
+    lines = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8").splitlines()
+    row = next(line for line in lines if line.startswith(f"| {pictures} |"))
+    told = [numbers(cell) for cell in row.strip("|").split("|")[1:]]
+    figures = ("agreement", "passed of failed", "oracle", "gap", "soft gap")
+    for figure, cell in zip(figures, told, strict=True):
+        assert cell == pytest.approx(OTHERS[pictures][figure], abs=0.00051)
+
+
+def test_the_parts_of_the_shapes_world():
+    text = (ROOT / "docs" / "shapes_world.md").read_text(encoding="utf-8")
+    for pictures, said in (
+        ("seen in training, guidance 1", "right on {} of the questions of 256 held-out prompts"),
+        ("seen in training, guidance 2", "on {} with guidance 2 ("),
+        ("never seen, guidance 1", "the same with flow matching: {}, with"),
+        ("never seen, guidance 2", "with guidance 2 {};"),
+    ):
+        assert said.format(f"{OTHERS[pictures]['oracle'][0]:.1%}") in text
+    logs = {
+        part: (ROOT / "rewards" / "shapes" / "weights" / part / "build.jsonl").read_text().splitlines()
+        for part in ("vqa_judge", "rater")
+    }
+    last = {part: [json.loads(line)["test"] for line in lines if '"test"' in line][-1] for part, lines in logs.items()}
+    assert last["vqa_judge"]["accuracy"] > 0.999 and "answers 99.9%" in text
+    taus = last["rater"].values()
+    assert f"tau-b with the truth {min(taus):.2f} to {max(taus):.2f} by criterion" in text
+
+
+EVALUATION = rows_of("harmonic_evaluation.json", "tables")
+
+
+@pytest.mark.parametrize("gamma", [0.5, 0.75, 1])
+def test_which_gamma_for_evaluation(gamma):
+    lines = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8").splitlines()
+    row = next(line for line in lines if line.startswith(f"| {gamma} |"))
+    told = iter([numbers(cell) for cell in row.strip("|").split("|")[1:]])
+    for captions in EVALUATION.values():
+        for name in ("tau-b", "distance"):
+            measured = captions[f"gamma {gamma}"]
+            kinds = [measured[name], measured.get(f"{name} against gamma 1", [])]
+            assert next(told) == pytest.approx(sum(kinds, []), abs=0.00051)
+    assert next(told, None) is None
