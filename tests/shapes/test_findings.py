@@ -282,6 +282,6 @@ def test_which_gamma_for_evaluation(gamma):
     for captions in EVALUATION.values():
         for name in ("tau-b", "distance"):
             measured = captions[f"gamma {gamma}"]
-            kinds = [measured[name], measured.get(f"{name} against gamma 1", [])]
-            assert next(told) == pytest.approx(sum(kinds, []), abs=0.00051)
+            expected = [*measured[name], *measured.get(f"{name} against gamma 1", [])]
+            assert next(told) == pytest.approx(expected, abs=0.00051)
     assert next(told, None) is None
