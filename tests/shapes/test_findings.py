@@ -231,12 +231,19 @@ def test_questions_on_surplus_objects(figure):
     columns = [f"guidance {guidance}, {kind} surplus questions" for guidance in (1, 2) for kind in ("without", "with")]
     if figure in ("questions", "pictures with surplus", "mean"):
         return
-    told = {}
     lines = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8").splitlines()
     row = next(line for line in lines if line.startswith(f"| {figure} |"))
     told = [numbers(cell) for cell in row.strip("|").split("|")[1:]]
     for column, cell in zip(columns, told, strict=True):
         assert cell == pytest.approx(SURPLUS[column].get(figure, []), abs=0.00051)
+
+
+def test_how_many_pictures_show_surplus_objects():
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    first, second = (SURPLUS[f"guidance {g}, with surplus questions"] for g in (1, 2))
+    told = f"{first['pictures with surplus']} of the pictures show an object that the prompt does not name or one more than\n"
+    assert told + f"it says, {second['pictures with surplus']} with guidance 2" in text
+    assert f"{1 - SURPLUS['guidance 1, without surplus questions']['questions'] / first['questions']:.0%} of" in text
 
 
 OTHERS = rows_of("judges_other_generator.json")
