@@ -241,8 +241,10 @@ def test_questions_on_surplus_objects(figure):
 def test_how_many_pictures_show_surplus_objects():
     text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
     first, second = (SURPLUS[f"guidance {g}, with surplus questions"] for g in (1, 2))
-    told = f"{first['pictures with surplus']} of the pictures show an object that the prompt does not name or one more than\n"
-    assert told + f"it says, {second['pictures with surplus']} with guidance 2" in text
+    told = (
+        "{} of the pictures show an object that the prompt does not name or one more than\nit says, {} with guidance 2"
+    )
+    assert told.format(*(row["pictures with surplus"] for row in (first, second))) in text
     assert f"{1 - SURPLUS['guidance 1, without surplus questions']['questions'] / first['questions']:.0%} of" in text
 
 
