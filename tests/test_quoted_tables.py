@@ -21,6 +21,7 @@ COMPARED = {
     ("docs/findings.md", "| seed | stops at step |"): ("grpo_old_rater.json", FINDINGS),
     ("docs/findings.md", "| weighting in training |"): ("harmonic_weighting.json", FINDINGS),
     ("docs/findings.md", "| gamma | "): ("harmonic_evaluation.json", FINDINGS),
+    ("docs/findings.md", "| flow matching |"): ("flow_methods.json", FINDINGS),
     ("docs/findings.md", "| form | right answers, gain |"): ("tifa_training.json", FINDINGS),
     ("docs/findings.md", "| questions | "): ("tifa_surplus.json", FINDINGS),
     ("docs/findings.md", "| pictures | "): ("judges_other_generator.json", FINDINGS),
