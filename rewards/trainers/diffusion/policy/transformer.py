@@ -48,7 +48,7 @@ class TransformerPolicy(Policy):
 
     def schedule(self, num_steps: int) -> tuple[Tensor, Tensor]:
         """Timesteps (T,) and sigmas (T + 1,) of the scheduler, shifted by the picture's size where it says so."""
-        scheduler: Any = copy.deepcopy(self.pipeline.scheduler)
+        scheduler: Any = copy.copy(self.pipeline.scheduler)  # set_timesteps gives it new tensors
         options: dict[str, Any] = {"num_inference_steps": num_steps}
         if self.equal_steps and not scheduler.config.get("use_flow_sigmas", False):
             options = {"sigmas": np.linspace(1.0, 1 / num_steps, num_steps)}
