@@ -66,7 +66,7 @@ def qwen(folder: Path) -> str:
     """Qwen2.5-VL-7B's 32 and 28 layers, 391 tokens a picture of 640 x 480."""
     model, processor = judges_models.qwen2_5_vl(400)
     vision, text = model.config.vision_config, model.config.text_config
-    text.update(narrow(28))
+    text.update(narrow(28) | {"layer_types": ["full_attention"] * 28})
     text.rope_parameters = {"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 10000.0}
     whole = [7, 15, 23, 31]
     vision.update({"depth": 32, "hidden_size": 64, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 64,

@@ -3,6 +3,7 @@
     python benchmarks/gpu_first_hour.py                                        # the packaged models, minutes on a CPU
     python benchmarks/gpu_first_hour.py --rater Qwen/Qwen2.5-VL-3B-Instruct --answerer blip-large --config ddpo_sd15 \
         trainer.sample_batch_size=4
+    python benchmarks/gpu_first_hour.py --dry-run                             # does it run here? Rates mean nothing
 
 It was never run on a GPU by us: what it prints there is wanted. Memory stands beside the estimate of `rewards check`;
 busy is the mean of what `nvidia-smi` tells four times a second.
@@ -39,6 +40,11 @@ from rewards.runs.config import load_config
 from rewards.tables import text_table
 from rewards.trainers.diffusion.run import run_diffusion
 from rewards.trainers.diffusion.settings import DiffusionRunConfig
+
+DRY_RUN = [f"trainer.{setting}" for setting in (
+    "sample_num_steps=2", "sample_batch_size=2", "sample_num_batches_per_epoch=1", "sample_num_images_per_prompt=2",
+    "train_batch_size=2", "train_gradient_accumulation_steps=1",
+)]  # fmt: skip
 
 
 class Seen:
@@ -144,15 +150,19 @@ def training(options: argparse.Namespace, folder: Path) -> list[str]:
     return row(f"an epoch of {path.stem}", lambda s: f"{s.seconds:.1f} s with loading", seen, estimate)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rater", default="shapes-rater", help="a decoder judge")
     parser.add_argument("--answerer", default="shapes-vqa", help="a VQA judge")
     parser.add_argument("--config", default="ddpo_shapes", help="a run of models that draw")
     parser.add_argument("--pictures", type=int, default=64)
     parser.add_argument("--size", type=int, nargs=2, default=[480, 640])
+    parser.add_argument("--dry-run", action="store_true", help="a few small pictures; the tests run this on a CPU")
     parser.add_argument("overrides", nargs="*", help="key=value settings of the run")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    if options.dry_run:
+        options.pictures, options.size = 4, [64, 64]
+        options.overrides += DRY_RUN
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     with tempfile.TemporaryDirectory() as name:
         rows = [*judges(options, Path(name)), training(options, Path(name))]

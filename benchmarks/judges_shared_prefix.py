@@ -5,13 +5,14 @@
 Every ratio compares what runs in this process: `judge.rate` with shared prefixes, and transformers' own forward pass
 over one full prompt at a time (the peer). `short` prompts have one line a criterion; `built-in` prompts are the ones
 that HarmonicEval ships, with a five-level scale each. One criterion costs what the five cost on average when each is
-asked alone. The tokenizers cut these prompts into about as many tokens as the real ones of both models, see
-judges_models.py.
+asked alone. The towers' sizes stand to each other as in models of 7B.
+The tokenizers cut these prompts into about as many tokens as the real ones of both models, see judges_models.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import tempfile
 import time
@@ -25,10 +26,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import judges_models
 import numpy as np
 import torch
+import transformers
 from PIL import Image
 
 from rewards.harmonic.reward import HarmonicEval
 from rewards.judges.loading import load_judge
+
+RESULTS = Path(__file__).resolve().parent / "results" / "judges_shared_prefix.json"
 
 SHORT = {
     criterion: f"Rate the caption from 1 to 5.\nCaption: {{text}}\nHow {criterion} is the caption? {meaning}"
@@ -80,7 +84,7 @@ def token_counts(prompts: list[list[int]]) -> tuple[int, list[int]]:
     return common, [len(prompt) - common for prompt in prompts]
 
 
-def measure(kind: str, image_tokens: int, style: str, folder: Path) -> None:
+def measure(kind: str, image_tokens: int, style: str, folder: Path) -> dict[str, float]:
     judge = load_judge(judges_models.save(kind, image_tokens, folder))
     side = round(image_tokens**0.5) * (14 if kind == "llava" else 28)
     image = Image.fromarray(np.random.RandomState(0).randint(0, 255, (side, side, 3), dtype=np.uint8))
@@ -117,6 +121,8 @@ def measure(kind: str, image_tokens: int, style: str, folder: Path) -> None:
         f"HarmonicEval's own work {100 * (whole - sum(inside)) / whole:.1f}%",
         flush=True,
     )
+    return {"five criteria / one": five / one, "best of 8 faster": peer / tree, "largest difference": difference,
+            "one criterion s": one, "own work share": (whole - sum(inside)) / whole}  # fmt: skip
 
 
 def main() -> None:
@@ -125,11 +131,15 @@ def main() -> None:
     parser.add_argument("--styles", nargs="+", default=["short", "built-in"], choices=["short", "built-in"])
     options = parser.parse_args()
     torch.set_num_threads(1)
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
         for entry in options.kinds:
             kind, image_tokens = entry.split(":")
             for style in options.styles:
-                measure(kind, int(image_tokens), style, Path(folder))
+                found[f"{entry}, {style}"] = measure(kind, int(image_tokens), style, Path(folder))
+    about = {"command": "python benchmarks/judges_shared_prefix.py", "date": time.strftime("%Y-%m-%d")}
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    RESULTS.write_text(json.dumps({**about, **versions, "results": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

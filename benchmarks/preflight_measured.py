@@ -1,6 +1,6 @@
 """What `rewards check` estimates beside what a real epoch (or step) of the shapes configs takes on this CPU.
 
-    python benchmarks/preflight_measured.py                 # about five minutes on one core
+    python benchmarks/preflight_measured.py                 # some minutes on one core
 
 Measured twice: the most bytes of live storages, by the same counting over real tensors, and the growth of the
 process's resident memory, sampled every 5 ms, which also holds what kernels allocate, caches and fragments. The
@@ -25,6 +25,9 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+import transformers
 
 from rewards.cli.configs import find_config, sections
 from rewards.preflight.checking import check_drawing, check_writing
@@ -70,19 +73,21 @@ def measured(name: str) -> dict[str, Any]:
         if "policy" in sections(path):
             small += ["trainer.max_steps=1", "data.held_out.n=8", "evaluation.audits=[]"]
             written = load_config(LanguageRunConfig, path, small)
-            estimate = check_writing(written, name).peak
+            report = check_writing(written, name)
             with resident() as memory, Measure(real=True) as measure:
                 begun = time.process_time()
                 run_language(written)
         else:
             small += ["num_eval_prompts=0", "audit=null", "baseline_guidance_scales=[]"]
             drawn = load_config(DiffusionRunConfig, path, small)
-            estimate = check_drawing(drawn, name).peak
+            report = check_drawing(drawn, name)
             with resident() as memory, Measure(real=True) as measure:
                 begun = time.process_time()
                 trainer = new_trainer(drawn)
                 trainer._epoch(0)
         seconds = time.process_time() - begun
+    assert not report.failed, report.failed
+    estimate = report.peak
     peak = {"estimate": estimate, "storages": measure.highest, "resident": memory["bytes"], "seconds": seconds}
     return {**peak, "estimate over storages": estimate / measure.highest}
 
@@ -95,12 +100,15 @@ def main() -> None:
     if options.raw:
         print(json.dumps(measured(options.configs[0])))
         return
+    kept = json.loads(RESULTS.read_text())["results"] if RESULTS.is_file() else {}
+    about = {"command": "python benchmarks/preflight_measured.py", "date": time.strftime("%Y-%m-%d")}
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     found = {}
-    for name in options.configs:
+    for name in options.configs:  # those that are not asked for stay as they were
         command = [sys.executable, __file__, "--raw", name]
         found[name] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
         print(name, found[name], file=sys.stderr, flush=True)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+        RESULTS.write_text(json.dumps({**about, **versions, "results": kept | found}, indent=1) + "\n")
     rows = [
         [name, *(f"{one[key] / GIB:.2f}" for key in ("estimate", "storages", "resident")),
          f"{one['estimate over storages']:.2f}"] for name, one in found.items()

@@ -16,7 +16,7 @@ def check(
 ) -> None:
     """Memory by phase, work, tokens and what is missing, from shapes alone: no weights are loaded.
 
-    Exits with status 1 where the run does not fit into `--memory`.
+    Exits with status 1 where the run does not fit into `--memory`, or a part of it could not be checked.
     """
     path = find_config(config)
     keys = sections(path)
@@ -37,5 +37,5 @@ def check(
     else:
         raise InputError(f"{path}: a config to check has 'policy' or 'model', as those of `rewards train`")
     typer.echo(report.text(size, gpu))
-    if size is not None and report.peak > size:
+    if report.failed or (size is not None and report.peak > size):
         raise typer.Exit(1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sqlite3
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +19,10 @@ from rewards.judges.decoders.engine import ROW_TOKENS_ELSEWHERE
 from rewards.judges.decoders.rating_tokens import find_rating_tokens
 from rewards.judges.decoders.vlm import TOKEN_BUDGET
 from rewards.judges.presets import PRESETS
+from rewards.preflight.layers import Known, Numbers, by_layers, shortened
 from rewards.preflight.measuring import Measure
-from rewards.preflight.models import CPU, build_model, described, dtype_of
-from rewards.preflight.pretend import pretended, shapes_only
+from rewards.preflight.models import CPU, TILED, build_model, config_of, described, dtype_of
+from rewards.preflight.pretend import DEVICE, pretended, shapes_only
 from rewards.preflight.report import Estimate
 
 CHARACTERS_A_TOKEN = 4.3
@@ -39,7 +42,7 @@ class Shown(NamedTuple):
     tokens: int
 
 
-def shown(known: dict[str, Any], config: Any, pictures: int, dtype: torch.dtype) -> Shown:
+def shown(known: Known, config: Any, pictures: int, dtype: torch.dtype) -> Shown:
     """The inputs of a decoder VLM's tower for pictures of :data:`PICTURE`, without its processor."""
     vision = config.vision_config
     if hasattr(vision, "spatial_merge_size"):
@@ -51,14 +54,14 @@ def shown(known: dict[str, Any], config: Any, pictures: int, dtype: torch.dtype)
             pixels = torch.zeros(pictures * height * width, depth, dtype=dtype)
         return Shown({"pixel_values": pixels, "image_grid_thw": grid}, height * width // merge**2)
     side, patch = vision.image_size, vision.patch_size
-    tiles = int(known.get("tiles", 0))
+    tiles = int(known["tiles"]) if known["model_type"] in TILED else 1
+    shape = (pictures * tiles, *([1] if known["model_type"] in TILED else []), 3, side, side)  # a part alone in its row
     with shapes_only():
-        pixels = torch.zeros(pictures, *([tiles] if tiles else []), 3, side, side, dtype=dtype)
-    shrink = getattr(config, "scale_factor", 1) if tiles else 1
-    return Shown({"pixel_values": pixels}, max(1, tiles) * (side // patch // shrink) ** 2)
+        pixels = torch.ones(shape, dtype=dtype)  # zeros are padding
+    return Shown({"pixel_values": pixels}, tiles * (side // patch // getattr(config, "scale_factor", 1)) ** 2)
 
 
-def rows_of(model: Any, known: dict[str, Any], rows: int, text: int, dtype: torch.dtype) -> dict[str, Any]:
+def rows_of(model: Any, known: Known, rows: int, text: int, dtype: torch.dtype) -> dict[str, Any]:
     """Inputs of a decoder VLM: `rows` pictures, each with `text` tokens after it."""
     seen = shown(known, model.config, rows, dtype)
     image = model.config.image_token_id
@@ -91,25 +94,49 @@ def estimate_judge(settings: RewardSettings, facts: list[str], missing: list[str
     if package is not None and importlib.util.find_spec(package) is None:
         missing.append(f"package {package}, without which the processor of {name} does not load")
     dtype = dtype_of(settings.dtype, str(known["dtype"]))
-    with pretended(CPU), Measure() as measure:
-        with shapes_only():
-            model = build_model(name, dtype).eval()
-        weights = measure.live
-        with measure.phase() as batch, torch.no_grad():
-            note = _answerer(model, dtype) if known["model_type"] in ("blip", "vilt") else _decoder(
-                name, model, known, settings, dtype, facts
-            )  # fmt: skip
+    if known["model_type"] in ("blip", "vilt"):
+        note, work = f"{ROWS_A_BATCH} questions, four choices each", partial(_answerer, dtype=dtype)
+    else:
+        rows, row, text = _trees(name, known, settings, facts)
+        note = f"{rows} pictures x {row} tokens"
+        work = partial(_decoder, known=known, rows=rows, text=text, dtype=dtype)
+
+    def measured(part: Known) -> Numbers:
+        with pretended(CPU), Measure() as measure:
+            model = build_model(part, dtype).eval()
+            weights = measure.live
+            with measure.phase() as batch, torch.no_grad():
+                work(model)
+        return {"weights": weights, "batch": batch.peak, "FLOPs": batch.flops}
+
+    of = by_layers(known, measured)
     return [
-        Estimate.of("weights", weights, f"{name}, {str(dtype).removeprefix('torch.')}"),
-        Estimate.of("a batch", batch.peak, note, batch.flops),
+        Estimate.of("weights", of["weights"], f"{name}, {str(dtype).removeprefix('torch.')}"),
+        Estimate.of("a batch", of["batch"], note, of["FLOPs"]),
     ]
 
 
-def _decoder(
-    name: str, model: Any, known: dict[str, Any], settings: RewardSettings, dtype: torch.dtype, facts: list[str]
-) -> str:
-    """A batch of whole trees as large as the token budget."""
-    picture = shown(known, model.config, 1, dtype).tokens
+def reads_of_a_forward(known: Known) -> Counter[str]:
+    """How often the host waits for a GPU in a forward of a decoder VLM, by the line that asks.
+
+    Raises:
+        RuntimeError: Tensors of different devices meet.
+    """
+    with pretended() as reads, torch.no_grad():
+        with DEVICE:
+            model = build_model(shortened(known), torch.float32).eval()
+        with DEVICE:
+            inputs = rows_of(model, known, 2, 8, torch.float32)
+        reads.inside.clear()
+        model.model(**inputs, use_cache=False)
+        return Counter(reads.inside)
+
+
+def _trees(name: str, known: Known, settings: RewardSettings, facts: list[str]) -> tuple[int, int, int]:
+    """Rows of the largest batch, tokens of a row (a whole tree), and those of them that are text."""
+    config = config_of(known)
+    with pretended(CPU):
+        picture = shown(known, config, 1, torch.float32).tokens
     criteria = settings.criteria or CRITERIA
     prompts = list((settings.prompts or {one: builtin_prompt(settings.task, one) for one in criteria}).values())
     tokenizer = _tokenizer(name)
@@ -118,22 +145,27 @@ def _decoder(
     else:
         lengths, how = [len(tokenizer(prompt)["input_ids"]) for prompt in prompts], ""
         _rating(tokenizer, name, facts)
-    context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    context = getattr(config.get_text_config(), "max_position_embeddings", None)
     facts.append(
         f"{name}: a prompt has {how}{picture + max(lengths)} tokens ({picture} of them a picture of {PICTURE[0]} x "
         f"{PICTURE[1]}) beside the text that is judged; the context has {context}"
     )
     row = min(picture + sum(lengths), ROW_TOKENS_ELSEWHERE)
     rows = max(1, int(settings.judge_options.get("token_budget", TOKEN_BUDGET)) // row)
-    inputs = rows_of(model, known, rows, max(1, row - picture), dtype)
+    return rows, row, max(1, row - picture)
+
+
+def _decoder(model: Any, known: Known, rows: int, text: int, dtype: torch.dtype) -> None:
+    """A batch of whole trees as large as the token budget."""
+    inputs = rows_of(model, known, rows, text, dtype)
+    row = inputs["input_ids"].shape[1]
     with shapes_only():
         mask = torch.zeros(rows, 1, row, row, dtype=dtype)
     hidden = model.model(**inputs, attention_mask=mask, use_cache=False).last_hidden_state
     model.get_output_embeddings()(hidden.flatten(0, 1)[:256]).float().log_softmax(-1)
-    return f"{rows} pictures x {row} tokens"
 
 
-def _answerer(model: Any, dtype: torch.dtype) -> str:
+def _answerer(model: Any, dtype: torch.dtype) -> None:
     """A batch of an answerer's rows: six questions a picture, four choices a question."""
     pictures, words = ROWS_A_BATCH // 6, 16
     config = model.config
@@ -142,7 +174,7 @@ def _answerer(model: Any, dtype: torch.dtype) -> str:
             states = torch.zeros(ROWS_A_BATCH, words + (config.image_size // config.patch_size) ** 2 + 1,
                                  config.hidden_size, dtype=dtype)  # fmt: skip
         model.vilt.encoder(states)  # its embeddings choose patches by their values
-        return f"{ROWS_A_BATCH} questions"
+        return
     side = config.vision_config.image_size
     with shapes_only():
         pixels = torch.zeros(pictures, 3, side, side, dtype=dtype)
@@ -153,7 +185,6 @@ def _answerer(model: Any, dtype: torch.dtype) -> str:
         read = torch.zeros(ROWS_A_BATCH * 4, words, config.text_config.hidden_size, dtype=dtype)
     choices = torch.ones(len(read), 4, dtype=torch.long)
     model.text_decoder(input_ids=choices, encoder_hidden_states=read).logits.float().log_softmax(-1)
-    return f"{ROWS_A_BATCH} questions on {pictures} pictures"
 
 
 def _tokenizer(name: str) -> Any:

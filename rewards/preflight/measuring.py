@@ -69,6 +69,8 @@ class Measure(TorchDispatchMode):
         phase.peak, phase.after, phase.flops = self.peak, self.live, self.flops - phase.flops
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.prim.device.default:
+            return args[0].fake_device
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]

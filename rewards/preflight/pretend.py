@@ -57,6 +57,13 @@ class HostReads:
         """All of them."""
         return self.by_caller.total()
 
+    @contextmanager
+    def told(self, found: dict[str, Counter[str]], name: str) -> Iterator[None]:
+        """Put those of this block under a name, by caller."""
+        before = self.by_caller.copy()
+        yield
+        found[name] = self.by_caller - before
+
     def add(self) -> None:
         """One more, by whoever is calling."""
         own = other = None
@@ -85,6 +92,8 @@ class _Accelerator(TorchDispatchMode):
         self._made_up = itertools.count()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.prim.device.default:  # asked for more often than all else
+            return args[0].fake_device
         kwargs = kwargs or {}
         there = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
         device = kwargs.get("device")
@@ -131,17 +140,19 @@ class _Accelerator(TorchDispatchMode):
             return self._values(args[0], args[0].dtype).flatten()[0].item()
 
     def _values(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
-        """What the host reads: the values where they are known, else true, numbers near 0.5, or small whole ones; 0
-        where models are shapes on the CPU, so that no step looks broken."""
+        """What the host reads: the values where they are known, else true, numbers near 0.5, or ones; 0 and ones where
+        models are shapes on the CPU, so that no step looks broken."""
         with unset_fake_temporarily():
             known = getattr(tensor, "known", None)
             if known is not None:
                 return known.to(dtype, copy=True)
-            if dtype == torch.bool or self.device.type == "cpu":
-                return torch.full(tensor.shape, dtype == torch.bool, dtype=dtype)
+            if not dtype.is_floating_point:
+                return torch.ones(tensor.shape, dtype=dtype)
+            if self.device.type == "cpu":
+                return torch.zeros(tensor.shape, dtype=dtype)
             begin = next(self._made_up)
             numbers = ((torch.arange(tensor.numel()) + begin) % 97).view(tensor.shape)
-            return 0.5 + 1e-6 * numbers.to(dtype) if dtype.is_floating_point else numbers.to(dtype)
+            return 0.5 + 1e-6 * numbers.to(dtype)
 
     def _chosen(self, mask: Tensor) -> Tensor:
         """Where a mask is true: everywhere, if it is not known."""

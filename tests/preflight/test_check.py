@@ -1,5 +1,6 @@
 """Estimates against published numbers and against what a real step takes; every shipped config is checked."""
 
+import re
 import time
 
 import pytest
@@ -9,10 +10,15 @@ from typer.testing import CliRunner
 from rewards.cli.app import app
 from rewards.cli.configs import sections, shipped
 from rewards.errors import InputError
+from rewards.preflight import checking
+from rewards.preflight.drawing import _measured, host_reads
+from rewards.preflight.layers import by_layers
 from rewards.preflight.measuring import Measure
 from rewards.preflight.models import CPU, build_model, build_pipeline, described, published
-from rewards.preflight.pretend import pretended, shapes_only
-from rewards.preflight.report import Estimate, Report, read_memory
+from rewards.preflight.pretend import pretended
+from rewards.preflight.report import Estimate, Knob, Report, read_memory
+from rewards.trainers.diffusion.methods.ddpo import DDPO, DDPOConfig
+from rewards.trainers.diffusion.methods.flow_grpo import FlowGRPO, FlowGRPOConfig
 
 PARAMETERS = {
     "stable-diffusion-v1-5/stable-diffusion-v1-5": {
@@ -47,20 +53,20 @@ def test_a_layer_is_measured():
 @pytest.mark.parametrize("name", [*PARAMETERS, *(name for name in BILLIONS if "500M" in name or "blip" in name)])
 def test_the_published_models_have_their_size(name):
     assert published()[name]["source"].startswith("https://")
-    with pretended(CPU), shapes_only():
+    with pretended(CPU):
         if name in PARAMETERS:
-            pipeline = build_pipeline(name, torch.bfloat16)
+            pipeline = build_pipeline(described(name), torch.bfloat16)
             found = {part: count(getattr(pipeline, part)) for part in PARAMETERS[name]}
             assert found == PARAMETERS[name]
         else:
-            assert count(build_model(name, torch.bfloat16)) / 1e9 == pytest.approx(BILLIONS[name], rel=0.01)
+            assert count(build_model(described(name), torch.bfloat16)) / 1e9 == pytest.approx(BILLIONS[name], rel=0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(BILLIONS))
 def test_large_models_have_their_size(name):
-    with pretended(CPU), shapes_only():
-        assert count(build_model(name, torch.bfloat16)) / 1e9 == pytest.approx(BILLIONS[name], rel=0.01)
+    with pretended(CPU):
+        assert count(build_model(described(name), torch.bfloat16)) / 1e9 == pytest.approx(BILLIONS[name], rel=0.01)
 
 
 def count(module):
@@ -82,17 +88,98 @@ def test_sizes_and_sums():
         "reward": [Estimate("weights", 5), Estimate("a batch", 9)],
         "audit": [Estimate("weights", 2), Estimate("a batch", 3)],
     }
-    assert report.peak == 30 + 5 + 2 + 4
+    assert report.judges == (5 + 2, 4) and report.peak == 30 + 7
+    report.beside = 28  # and the judge's batch
+    assert report.peak == 28 + 4 + 7
     assert report.seconds("a100") == pytest.approx(8e14 / (312e12 * 0.4))
+
+
+def test_what_to_change_is_named_with_its_value():
+    rows = Knob("trainer.train_batch_size", 8, 10, "trainer.train_gradient_accumulation_steps", 2)
+    report = Report("run", beside=10, smaller=["a smaller model"])
+    report.parts = {
+        "policy": [
+            Estimate("weights", 10),
+            Estimate("update", 90, knob=rows),
+            Estimate("update, recomputed", 50, used=False, knob=rows),
+        ],
+        "reward": [Estimate("weights", 5), Estimate("a batch", 9)],
+    }
+    assert report.changes(95) == ([], 95)
+    assert report.changes(60) == (["trainer.gradient_checkpointing=true"], 55)
+    # 5 bytes a row: 4 rows of 8 (3 do not divide 8) beside the 10 that stay and the judge's 5.
+    smaller = "trainer.train_batch_size=4 trainer.train_gradient_accumulation_steps=4"
+    assert report.changes(36) == (["trainer.gradient_checkpointing=true", smaller], 35)
+    told = report.text(36, "a100")
+    assert f"with trainer.gradient_checkpointing=true {smaller} it takes about" in told and "a smaller" not in told
+    assert report.changes(15)[1] > 15 and "a smaller model; or a GPU of" in report.text(15, "a100")
+
+
+@pytest.mark.parametrize(
+    "name, depths",
+    [
+        ("Qwen/Qwen2.5-VL-7B-Instruct", [(2, 5), (3, 5), (2, 6)]),
+        ("Qwen/Qwen3-VL-8B-Instruct", [(5, 4), (6, 4), (5, 5)]),
+        ("llava-hf/llava-1.5-7b-hf", [(2, 3), (3, 3), (2, 4)]),
+    ],
+)
+def test_layers_are_counted_from_few(name, depths):
+    """Every layer of a kind adds the same."""
+    seen = []
+
+    def measured(known):
+        text, vision = known["config"]["text_config"], known["config"]["vision_config"]
+        seen.append((text["num_hidden_layers"], vision.get("depth") or vision["num_hidden_layers"]))
+        return {"bytes": 7 + 100 * seen[-1][0] + 3 * seen[-1][1]}
+
+    known = described(name)
+    text, vision = known["config"]["text_config"], known["config"]["vision_config"]
+    whole = 7 + 100 * text["num_hidden_layers"] + 3 * (vision.get("depth") or vision["num_hidden_layers"])
+    assert by_layers(known, measured) == {"bytes": whole} and seen == depths
+    assert described(name) == known  # the table stays as it is
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["stabilityai/stable-diffusion-3.5-medium", "black-forest-labs/FLUX.1-dev"])
+def test_a_pass_through_all_layers_is_what_few_of_them_say(name):
+    args = FlowGRPOConfig(sample_num_steps=3, sample_batch_size=2, train_batch_size=2, sample_num_images_per_prompt=2,
+                          mixed_precision="bf16", resolution=512)  # fmt: skip
+    known, method = described(name), FlowGRPO(args)
+    whole = _measured(known, method)
+    told = by_layers(known, lambda part: _measured(part, method))
+    assert {key: told[key] / whole[key] for key in whole} == pytest.approx(dict.fromkeys(whole, 1), rel=0.01)
 
 
 @pytest.mark.slow
 def test_a_config_that_does_not_fit_says_what_to_change(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["check", "ddpo_shapes", "--memory", "100MiB"])
+    result = CliRunner().invoke(app, ["check", "ddpo_shapes", "--memory", "150MiB"])
     assert result.exit_code == 1
-    assert "does not fit" in result.output and "trainer.gradient_checkpointing=true" in result.output
-    assert "5 x" not in result.output and "forwards of the network a picture" in result.output
+    advice = re.search(r"does not fit into 0.1 GiB; with (.*) it takes", result.output)
+    assert advice is not None and "trainer.gradient_checkpointing=true trainer.train_batch_size=" in advice[1]
+    followed = CliRunner().invoke(app, ["check", "ddpo_shapes", *advice[1].split(), "--memory", "150MiB"])
+    assert followed.exit_code == 0 and "fits into 0.1 GiB" in followed.output
+
+
+def test_where_the_host_waits_is_listed():
+    args = DDPOConfig(sample_num_steps=3, sample_batch_size=4, train_batch_size=4, sample_num_images_per_prompt=2)
+    reads = host_reads(described("shapes"), DDPO(args))
+    assert not reads["drawing a batch"] and not reads["decoding it"]
+    (step,) = (found for name, found in reads.items() if "optimiser step" in name)
+    assert {caller.rpartition(" ")[2]: count for caller, count in step.items()} == {"_apply": 1, "metrics": 1}
+
+
+def test_what_fails_is_told_in_a_line(tmp_path, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("no such kernel\nand where")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(checking, "estimate_drawing", broken)
+    monkeypatch.setattr(checking, "host_reads", broken)
+    result = CliRunner().invoke(app, ["check", "ddpo_shapes"])
+    assert result.exit_code == 1
+    assert "could not be checked: ddpo: RuntimeError: no such kernel\n" in result.output
+    assert "reward: weights" in result.output and "Traceback" not in result.output
 
 
 @pytest.mark.slow
@@ -102,6 +189,7 @@ def test_every_shipped_config_is_checked_within_a_minute(path, tmp_path, monkeyp
     begun = time.process_time()
     result = CliRunner().invoke(app, ["check", str(path)])
     assert result.exit_code == 0, result.exception
-    assert "GiB, from shapes alone" in result.output
+    assert "GiB, from shapes alone" in result.output and "policy: update" in result.output
+    assert "times that the host waits for a GPU" in result.output
     assert time.process_time() - begun < 60
     assert ("missing: prompts" in result.output) == ("questions.sqlite" in path.read_text("utf-8"))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 
 from rewards import TIFA, HarmonicEval, load_judge
 from rewards.judges.loading import unload_judges
@@ -108,7 +108,7 @@ def test_a_step_of_models_that_draw(pipeline, method, config, tmp_path):
         train_batch_size=2, train_gradient_accumulation_steps=1, train_kl_coefficient=0.1, sample_guidance_scale=2.0,
     )  # fmt: skip
     accelerator = Accelerator(cpu=True)
-    accelerator.state.device = DEVICE
+    accelerator.state.device = PartialState().device = DEVICE  # its optimiser asks the second one again
     try:
         with pretended() as reads:
             policy = new_policy(pipeline(), args, DEVICE, keep_base=True)
@@ -137,10 +137,8 @@ def test_a_step_of_models_that_draw(pipeline, method, config, tmp_path):
             )
             trained.update(batch)
     finally:
-        accelerator.state.device = torch.device("cpu")
+        accelerator.state.device = PartialState().device = torch.device("cpu")
     by_name = {name.rpartition(" ")[2]: count for name, count in reads.by_caller.items()}
     assert optimization.taken == 2
-    # One read an optimiser step, at most one a micro-batch of two pairs, and an epoch's metrics.
-    assert by_name.pop("_apply") == optimization.taken
-    assert by_name.pop("step", 0) <= 4
-    assert set(by_name) <= {"metrics", "<listcomp>"} and sum(by_name.values()) <= 2, by_name
+    # One read an optimiser step, and one for all metrics of the epoch.
+    assert by_name == {"_apply": optimization.taken, "metrics": 1}

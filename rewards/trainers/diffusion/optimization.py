@@ -142,7 +142,7 @@ class Optimization:
         norm = torch.zeros((), device=accelerator.device) if norm is None else norm
         broken = accelerator.reduce((~(finite & norm.isfinite())).float(), "sum")
         wrong, size = torch.stack([broken, norm.to(broken)]).tolist()
-        skip = wrong > 0
+        skip = wrong >= 1
         if skip and accelerator.scaler is None:
             self.optimizer.zero_grad()
         else:  # a loss scaler skips by itself, and must be asked to, since that is how it finds its scale
@@ -225,13 +225,12 @@ class Totals:
 
     def metrics(self, accelerator: Accelerator) -> dict[str, float]:
         """The values over all processes; NaN for a mean of nothing. Every process must call this."""
-        device = accelerator.device
+        device, names = accelerator.device, [*self._sums, *self._peaks]
         nothing = torch.zeros(2, dtype=torch.float64, device=device)
-        sums = torch.stack([nothing if one is None else one.to(nothing) for one in self._sums.values()])
-        zero = torch.zeros((), device=device)
-        peaks = [zero if one is None else one.to(zero) for one in self._peaks.values()]
-        totals = accelerator.reduce(sums, "sum").tolist()
-        metrics = {n: total / count if count else math.nan for n, (total, count) in zip(self._sums, totals)}
-        if self._peaks:
-            metrics |= dict(zip(self._peaks, accelerator.gather(torch.stack(peaks)[None]).amax(dim=0).tolist()))
-        return metrics
+        sums = [nothing if one is None else one.to(nothing) for one in self._sums.values()]
+        peaks = [nothing[0] if one is None else one.to(nothing) for one in self._peaks.values()]
+        totals = accelerator.reduce(torch.stack(sums), "sum")
+        highest = accelerator.gather(torch.stack(peaks)[None]).amax(dim=0) if peaks else nothing[:0]
+        # One copy to the host for all of them.
+        values = torch.cat([totals[:, 0] / totals[:, 1], highest]).tolist()
+        return dict(zip(names, values))
