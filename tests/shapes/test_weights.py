@@ -41,6 +41,11 @@ def test_all_parts_fit_in_50_megabytes_of_safetensors():
     assert not [f for f in files if f.suffix in (".bin", ".pt", ".pkl", ".pth")]
 
 
+def test_no_file_names_a_path_of_the_machine_that_made_it():
+    named = [f.name for f in WEIGHTS.rglob("*.json") if '"/' in f.read_text().replace('"/"', "")]
+    assert named == []
+
+
 @pytest.mark.parametrize("part", ["vae", "vqa_judge", "rater", "captioner", "stable_diffusion", "stable_diffusion_3"])
 def test_each_part_keeps_the_command_and_log_that_made_it(part):
     rows = [json.loads(line) for line in (WEIGHTS / part / "build.jsonl").read_text().splitlines()]

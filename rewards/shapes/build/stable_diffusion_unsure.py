@@ -30,4 +30,6 @@ def build(config: BuildConfig) -> None:
     train(pipeline, head, captions, latents, config, log, ema=0.985)
     log(step=config.steps, unsure=evaluate(pipeline, 256))
     pipeline.unet.to(memory_format=torch.contiguous_format)
+    for part in (pipeline, pipeline.unet, pipeline.vae):
+        part.register_to_config(_name_or_path="stable_diffusion")  # no path of the builder's
     pipeline.save_pretrained(config.out)
