@@ -28,6 +28,10 @@ COMPARED = {
     ("docs/findings.md", "| command | people's answers | figures |"): ("humans", "tests/humans/test_quoted.py"),
     ("docs/findings.md", "| method | REG | VQA | VDU | IC | average |"): ("humans_shapes", FINDINGS),
     ("docs/guides/judges.md", "| beside | by CPU seconds of the server |"): ("serve_load.json", "tests/test_guides.py"),
+    ("docs/guides/clusters.md", "| config | estimate, MiB |"): (
+        "preflight_measured.json",
+        "tests/preflight/test_measured.py",
+    ),
     ("docs/shapes_world.md", "| part | class |"): ("judges_other_generator.json", FINDINGS),
     ("docs/guides/audit.md", "| texts | rater before"): ("audit_shapes.json", AUDIT),
     ("docs/guides/audit.md", "| pictures | `shapes-vqa`"): ("audit_shapes.json", AUDIT),
