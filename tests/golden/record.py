@@ -5,7 +5,7 @@
 
 Each run is done twice, and nothing is written unless both give the same values, which are kept to 9 digits. The files
 here were made by this command with the library of commit 67357a0; `made.json` holds the versions, and a fingerprint of
-the arithmetic. Since then only the standard errors of ddpo.json were changed: over meanings, not prompts.
+the arithmetic. Since then only the standard errors and intervals of ddpo.json were changed: over meanings, not prompts.
 Recording again replaces the reference: do it only for a change of behaviour that is meant, and say so in CHANGELOG.
 """
 
