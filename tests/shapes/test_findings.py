@@ -294,3 +294,17 @@ def test_which_gamma_for_evaluation(gamma):
             expected = [*measured[name], *measured.get(f"{name} against gamma 1", [])]
             assert next(told) == pytest.approx(expected, abs=0.00051)
     assert next(told, None) is None
+
+
+def test_the_demo_from_a_second_seed():
+    demo = json.loads((RESULTS / "demo_seed1.json").read_text())
+    oracle, (guidance,) = demo["nft"]["audits"]["oracle"], demo["nft"]["baselines"]
+    one = oracle["overall"]
+    told = " ".join((ROOT / "docs" / "findings.md").read_text(encoding="utf-8").split())
+    assert f"from {one['before']:.3f} to {one['after']:.3f}" in told
+    assert f"a gain of {one['gain']:+.3f} [{one['low']:+.3f}, {one['high']:+.3f}]" in told
+    assert f"guidance 2 of the untrained pipeline ({guidance['base_audit']:.3f})" in told
+    assert one["before"] + one["low"] > guidance["base_audit"]
+    assert f"Counting gains {oracle['counting']['gain']:+.3f}" in told
+    assert f"the trained pipeline has {guidance['trained_audit']:.3f}" in told
+    assert f"{demo['pace']['cpu_seconds']:.0f} CPU seconds" in told

@@ -10,6 +10,7 @@ import numpy as np
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
+from tqdm.auto import tqdm
 
 from rewards.reward import Reward
 from rewards.runs.intervals import clustered_error
@@ -99,7 +100,9 @@ def evaluate(
     judged: list[Judged] = []
     audited: list[Judged] = []
     pictures: dict[int, Tensor] = {}
-    for start in range(0, len(mine), data.batch_size):
+    starts = range(0, len(mine), data.batch_size)
+    silent = not accelerator.is_main_process
+    for start in tqdm(starts, desc="evaluation", unit="batch", leave=False, disable=silent):
         indices = mine[start : start + data.batch_size]
         rows = [index // data.images_per_prompt for index in indices]
         prompts = [data.prompts[row] for row in rows]
