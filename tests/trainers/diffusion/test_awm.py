@@ -2,11 +2,9 @@
 
 import pytest
 import torch
-from diffusers import DDIMScheduler
 
 from rewards.trainers.diffusion.methods.awm import matching_log_probability
-from rewards.trainers.diffusion.steppers.ddim import DDIM
-from rewards.trainers.diffusion.steppers.flow import Flow
+from tests.trainers.diffusion.tiny_diffusion import four_steps
 from tests.trainers.diffusion.tiny_runs import PIPELINES, new_trainer, weights
 
 
@@ -23,11 +21,7 @@ def test_log_probability_is_the_weight_in_float64():
 
 @pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample", "flow"])
 def test_perfect_prediction_recovers_the_picture(kind):
-    if kind == "flow":
-        sigmas = torch.linspace(1, 0, 5)
-        stepper = Flow(1000 * sigmas[:-1], sigmas)
-    else:
-        stepper = DDIM(DDIMScheduler(prediction_type=kind, clip_sample=False), 4, 0.0)
+    stepper = four_steps(kind)
     clean, noise = torch.randn(2, 4, 2, 3, 3)
     steps = torch.arange(4)
     noisy = stepper.noised(clean, noise, steps)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from diffusers import DDIMScheduler
 
 from rewards.errors import InputError
 from rewards.runs.metrics import read_metrics
@@ -10,9 +9,7 @@ from rewards.runs.summary import gains
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 from rewards.trainers.diffusion.methods.reward_gradient import RewardGradient, RewardGradientConfig, cut_out
 from rewards.trainers.diffusion.randomness import Noise
-from rewards.trainers.diffusion.steppers.ddim import DDIM
-from rewards.trainers.diffusion.steppers.flow import Flow
-from tests.trainers.diffusion.tiny_diffusion import redness
+from tests.trainers.diffusion.tiny_diffusion import four_steps, redness
 from tests.trainers.diffusion.tiny_runs import PIPELINES, PROMPTS, Redness, weights
 
 
@@ -94,11 +91,7 @@ def test_direct_align_is_its_formula_written_out(tmp_path):
 
 @pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample", "flow"])
 def test_known_noise_is_taken_out_after_a_perfect_step(kind):
-    if kind == "flow":
-        sigmas = torch.linspace(1, 0, 5)
-        stepper = Flow(1000 * sigmas[:-1], sigmas)
-    else:
-        stepper = DDIM(DDIMScheduler(prediction_type=kind, clip_sample=False), 4, 0.0)
+    stepper = four_steps(kind)
     clean, noise = torch.randn(2, 4, 2, 3, 3)
     steps = torch.arange(4)
     following = stepper.step(stepper.target(clean, noise, steps), stepper.noised(clean, noise, steps), steps).mean
