@@ -1,23 +1,25 @@
 """All methods for models that draw, at equal CPU seconds of training: which learns most by the truth?
 
-    python benchmarks/methods_at_equal_cpu.py --seeds 0 1 2 3 4 --cpu-seconds 200 --out runs/methods_equal_cpu
+    python benchmarks/methods_at_equal_cpu.py --seeds 0 1 2 3 4 --cpu-seconds 200
 
-Every method trains the packaged Stable Diffusion with its own `configs/*_shapes.yaml` until its epochs (drawing,
-judging, updating; no evaluation, no loading) have used the CPU seconds of one thread; the learning rate falls to 0 with
-them by a cosine, so that 200, 400 and 800 are runs of their own. A run ends with the epoch that comes nearest. Two
-stages share the time evenly. No audit stops a run. A seed has training and held-out prompts of its own, on which no
-setting was chosen, and all methods of a seed share them and the evaluation's noise.
+Every method trains the packaged Stable Diffusion with its own `configs/*_shapes.yaml`. First its pace is measured: CPU
+seconds of an epoch (drawing, judging, updating; no evaluation, no loading) on one thread, the methods taking turns. A
+budget of CPU seconds is then so many whole epochs, the learning rate falling to 0 with them by a cosine, so that 200,
+400 and 800 are runs of their own; two stages share the budget evenly. So a run depends on the pace and its seed alone,
+not on what else a machine does meanwhile. No audit stops a run. A seed has training and held-out prompts of its own, on
+which no setting was chosen, and all methods of a seed share them and the evaluation's noise.
 
 The table: held-out means by the judge (hard TIFA) and by the oracle, their gap, the oracle's counting, and judge and
 oracle with guidance 2; below it gains by the oracle over the untrained model and over DDPO, paired by prompt, with 95%
-intervals that treat prompts of one meaning, over all seeds, as one cluster, and the lowest and highest seed. A finished
-run in the folder is not made again; the table is of all that the folder holds, and says what is missing. `--seeds`
-with nothing behind it only prints.
+intervals that treat prompts of one meaning, over all seeds, as one cluster, and the lowest and highest seed. The file of
+results keeps the pace and every run: what it holds is not made again, so that one table can grow on several days and
+machines; it says what is missing. `--seeds` with nothing behind it only prints.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 import platform
@@ -27,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -39,11 +41,11 @@ from rewards.trainers.diffusion.evaluation import Evaluation
 from rewards.trainers.diffusion.loop import DiffusionTrainer
 from rewards.trainers.diffusion.run import new_trainer
 from rewards.trainers.diffusion.settings import DiffusionRunConfig
-from rewards.trainers.diffusion.stages import Stages
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / "results" / "methods_equal_cpu.json"
-METHODS = ("ddpo", "nft", "awm", "reward_gradient", "nft_reward_gradient")
+STAGES = {"nft_reward_gradient": ("nft", "reward_gradient")}
+METHODS = ("ddpo", "nft", "awm", "reward_gradient", *STAGES)
 """Names of `configs/*_shapes.yaml`. Flow-GRPO needs a pipeline of flow matching, and does not train a UNet."""
 UNTRAINED = "untrained"
 SEEDS = (0, 1, 2, 3, 4)
@@ -51,6 +53,8 @@ BUDGETS = (200, 400, 800)
 PROMPT_SEED = 3000
 """Seed s draws the prompts of `prompt_seed` 3000 + s; settings were chosen on others (0, 101, 500)."""
 GUIDANCE = (1.0, 2.0)
+ROUNDS = 4
+"""Epochs by which a pace is measured; the first, which warms up, does not count."""
 
 
 class Run(TypedDict):
@@ -66,56 +70,83 @@ class Run(TypedDict):
     held_out: dict[str, dict[str, list[float | None]]]
 
 
-def run_once(method: str, seed: int, budget: int, out: Path, changes: Mapping[str, object] | None = None) -> None:
-    """Train and evaluate, unless the folder holds the run; `changes` are settings that win over all others."""
-    folder = out / (f"{UNTRAINED}-{seed}" if method == UNTRAINED else f"{method}-{budget}-{seed}")
+Pace = dict[str, float]
+
+
+def measured_pace(out: Path) -> Pace:
+    """Method -> CPU seconds of an epoch: the mean over rounds in which the methods take turns."""
+    single = [method for method in METHODS if method not in STAGES]
+    trainers = {method: _trainer(method, 0, {}, out / "pace" / method) for method in single}
+    seconds: dict[str, list[float]] = {method: [] for method in single}
+    for _ in range(ROUNDS):
+        for method, trainer in trainers.items():
+            seconds[method].append(_epoch(trainer))
+    return {method: round(float(np.mean(each[1:])), 2) for method, each in seconds.items()}
+
+
+def epochs_of(method: str, budget: int, pace: Pace) -> list[int]:
+    """Epochs of each stage that a budget of CPU seconds buys; at least one."""
+    stages = STAGES.get(method, (method,))
+    return [max(1, round(budget / len(stages) / pace[stage])) for stage in stages]
+
+
+def run_once(method: str, seed: int, budget: int, pace: Pace, out: Path) -> None:
+    """Train and evaluate, unless the folder holds the run."""
+    folder = out / _name(method, budget, seed)
     if (folder / "run.json").exists():
         return
-    common = {
-        "prompt_seed": PROMPT_SEED + seed,
-        "seed": seed,
-        "trainer.audit_freq": 0,
-        "trainer.train_lr_schedule": "constant",  # the budget's own fall comes on top of it
-        "output_dir": str(folder),
-        "overwrite": True,
-    }
-    config = ROOT / "configs" / f"{METHODS[0] if method == UNTRAINED else method}_shapes.yaml"
-    trainer = new_trainer(load_config(DiffusionRunConfig, config, common | dict(changes or {})))
-    used, pictures = (0.0, 0) if method == UNTRAINED else train(trainer, budget)
+    trained = method != UNTRAINED
+    epochs = epochs_of(method, budget, pace) if trained else []
+    changes: dict[str, object] = {} if method in STAGES or not trained else {"trainer.num_epochs": epochs[0]}
+    trainer = _trainer(method, seed, changes, folder, epochs)
+    used = sum(_epoch(trainer) for _ in range(sum(epochs)))
     held_out = {f"{scale:g}": scores(trainer.evaluate(guidance_scale=scale)) for scale in GUIDANCE}
     clusters = [str(extra["cluster"]) for extra in trainer._eval_set.metadata] if trainer._eval_set else []
+    per_epoch = [stage.args.samples_per_epoch() for stage in trainer.stages]
     run: Run = {
         "method": method,
         "seed": seed,
         "budget": budget,
         "cpu_seconds": round(used, 1),
-        "epochs": trainer.step,
-        "pictures": pictures,
+        "epochs": sum(epochs),
+        "pictures": sum(count * each for count, each in zip(epochs, per_epoch, strict=False)),
         "clusters": clusters,
         "held_out": held_out,
     }
     write_json(folder / "run.json", finite_or_none(run))
-    print(f"{folder.name}: {used:.0f} CPU s, {trainer.step} epochs, {_means(run)}", flush=True)
+    print(f"{folder.name}: {used:.0f} CPU s, {sum(epochs)} epochs, {_means(run)}", flush=True)
 
 
-def train(trainer: DiffusionTrainer, budget: float) -> tuple[float, int]:
-    """Epochs until the CPU seconds are used, every stage its even share; what was used, and pictures drawn."""
-    used, pictures, stages = 0.0, 0, list(trainer.stages)
-    for number, method in enumerate(stages, start=1):
-        trainer.stages = Stages([method])
-        trainer._enter_stage(0)
-        begin, end = used, budget * number / len(stages)
-        epoch = 0.0
-        while used + epoch / 2 < end:
-            done = min(1.0, (used - begin) / (end - begin))
-            trainer.rates.rate = method.args.train_learning_rate * (1 + math.cos(math.pi * done)) / 2
-            started = time.process_time()
-            metrics = trainer._epoch(trainer.step)
-            epoch = time.process_time() - started
-            used, pictures = used + epoch, pictures + method.args.samples_per_epoch()
-            trainer.step += 1
-            trainer._log(metrics)
-    return used, pictures
+def _name(method: str, budget: int, seed: int) -> str:
+    return f"{UNTRAINED}-{seed}" if method == UNTRAINED else f"{method}-{budget}-{seed}"
+
+
+def _trainer(
+    method: str, seed: int, changes: Mapping[str, object], folder: Path, epochs: Sequence[int] = ()
+) -> DiffusionTrainer:
+    common = {
+        "prompt_seed": PROMPT_SEED + seed,
+        "seed": seed,
+        "trainer.audit_freq": 0,
+        "output_dir": str(folder),
+        "overwrite": True,
+    }
+    path = ROOT / "configs" / f"{METHODS[0] if method == UNTRAINED else method}_shapes.yaml"
+    config = load_config(DiffusionRunConfig, path, common | dict(changes))
+    stages = [stage | {"num_epochs": count} for stage, count in zip(config.stages, epochs, strict=False)]
+    return new_trainer(dataclasses.replace(config, stages=stages))
+
+
+def _epoch(trainer: DiffusionTrainer) -> float:
+    """One epoch, without what a run does between epochs; its CPU seconds."""
+    if trainer.stages.at(trainer.step) is not trainer.method:
+        trainer._enter_stage(trainer.step)
+    started = time.process_time()
+    metrics = trainer._epoch(trainer.step)
+    seconds = time.process_time() - started
+    trainer.step += 1
+    trainer._log(metrics)
+    return seconds
 
 
 def scores(evaluation: Evaluation) -> dict[str, list[float | None]]:
@@ -146,11 +177,17 @@ def _means(run: Run) -> str:
     )
 
 
-def read_runs(out: Path) -> list[Run]:
-    """All finished runs of a folder, by budget, method and seed."""
-    runs: list[Run] = [json.loads(path.read_text()) for path in out.glob("*/run.json")]
+def read_runs(out: Path, results: Path) -> list[Run]:
+    """All finished runs of a folder and of a file of results, by budget, method and seed."""
+    runs: list[Run] = _recorded(results).get("runs", [])
+    runs = runs + [json.loads(path.read_text()) for path in sorted(out.glob("*/run.json"))]
     order = [UNTRAINED, *METHODS]
-    return sorted(runs, key=lambda run: (run["budget"], order.index(run["method"]), run["seed"]))
+    once = {_name(run["method"], run["budget"], run["seed"]): run for run in runs}
+    return sorted(once.values(), key=lambda run: (run["budget"], order.index(run["method"]), run["seed"]))
+
+
+def _recorded(results: Path) -> dict[str, Any]:
+    return json.loads(results.read_text()) if results.exists() else {}
 
 
 Line = dict[str, object]
@@ -239,18 +276,26 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     with exit_cleanly():
+        out, recorded = arguments.out, _recorded(arguments.results)
+        pace_file = out / "pace.json"
+        if not recorded and not pace_file.exists():
+            write_json(pace_file, measured_pace(out))
+        pace: Pace = recorded["pace"] if recorded else json.loads(pace_file.read_text())
+        print("CPU seconds an epoch:", ", ".join(f"{method} {seconds:.1f}" for method, seconds in pace.items()))
         for budget in arguments.cpu_seconds:
             for seed in arguments.seeds:  # seed by seed: a table of what there is stays balanced
-                run_once(UNTRAINED, seed, 0, arguments.out)
-                for method in arguments.methods:
-                    run_once(method, seed, budget, arguments.out)
-        runs = read_runs(arguments.out)
+                have = {_name(run["method"], run["budget"], run["seed"]) for run in read_runs(out, arguments.results)}
+                for method, of in [(UNTRAINED, 0), *((method, budget) for method in arguments.methods)]:
+                    if _name(method, of, seed) not in have:
+                        run_once(method, seed, of, pace, out)
+        runs = read_runs(out, arguments.results)
         show(table := lines(runs))
         packages = ("torch", "diffusers", "transformers", "peft", "numpy")
         record = {
             "command": " ".join(["python", *sys.argv]),
             "date": datetime.now(UTC).date().isoformat(),
             "versions": {"python": platform.python_version()} | {package: version(package) for package in packages},
+            "pace": pace,
             "missing": missing(table),
             "table": table,
             "runs": runs,

@@ -23,7 +23,7 @@ def picture_sampler(settings: GenerateSettings, path: str) -> Sampler:
     """
     device = resolve_device(settings.device)
     dtype = resolve_dtype(settings.dtype, device)
-    options = {} if isinstance(dtype, str) else {"torch_dtype": dtype}
+    options = {} if isinstance(dtype, str) else {"dtype": dtype}
     try:
         pipeline: Any = DiffusionPipeline.from_pretrained(path, revision=settings.revision, **options)
     except (OSError, ValueError) as error:

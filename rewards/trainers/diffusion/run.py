@@ -172,7 +172,7 @@ def load_pipeline(model: str, revision: str | None = None, mixed_precision: str 
     """
     try:
         pipeline = DiffusionPipeline.from_pretrained(
-            _checkpoint(model), revision=revision, torch_dtype=DTYPES[mixed_precision]
+            _checkpoint(model), revision=revision, dtype=DTYPES[mixed_precision]
         )
     except (OSError, ValueError) as error:
         raise _unloadable(model, error) from error

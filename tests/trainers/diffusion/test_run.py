@@ -95,6 +95,12 @@ def test_a_short_run_on_the_packaged_flow(tmp_path, name):
     assert (draw(generator=torch.Generator().manual_seed(0)).images - before).abs().max() > 1e-3
 
 
+@pytest.mark.filterwarnings("error")
+def test_loading_takes_the_wanted_precision_and_warns_of_nothing():
+    assert load_pipeline("shapes", mixed_precision="bf16").unet.dtype == torch.bfloat16
+    assert load_pipeline("shapes").unet.dtype == torch.float32
+
+
 def test_prompts_come_from_a_tifa_file_and_are_split(tmp_path, tiny_model, tifa_data):
     source = tifa_data / "sample_question_answers.json"
     config = load_config(
