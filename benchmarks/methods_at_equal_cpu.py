@@ -11,9 +11,9 @@ which no setting was chosen, and all methods of a seed share them and the evalua
 
 The table: held-out means by the judge (hard TIFA) and by the oracle, their gap, the oracle's counting, and judge and
 oracle with guidance 2; below it gains by the oracle over the untrained model and over DDPO, paired by prompt, with 95%
-intervals that treat prompts of one meaning, over all seeds, as one cluster, and the lowest and highest seed. The file of
-results keeps the pace and every run: what it holds is not made again, so that one table can grow on several days and
-machines; it says what is missing. `--seeds` with nothing behind it only prints.
+intervals that treat prompts of one meaning, over all seeds, as one cluster, and the lowest and highest seed. Beside the
+file of results, one of lines keeps every run: what it holds is not made again, so that one table can grow on several
+days and machines; it says what is missing. `--seeds` with nothing behind it only prints.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
@@ -82,6 +82,16 @@ def measured_pace(out: Path) -> Pace:
         for method, trainer in trainers.items():
             seconds[method].append(_epoch(trainer))
     return {method: round(float(np.mean(each[1:])), 2) for method, each in seconds.items()}
+
+
+def _pace(out: Path, results: Path) -> Pace:
+    """The pace of the results if there are any, else of the folder, measured once."""
+    if results.exists():
+        return json.loads(results.read_text())["pace"]
+    kept = out / "pace.json"
+    if not kept.exists():
+        write_json(kept, measured_pace(out))
+    return json.loads(kept.read_text())
 
 
 def epochs_of(method: str, budget: int, pace: Pace) -> list[int]:
@@ -179,15 +189,12 @@ def _means(run: Run) -> str:
 
 def read_runs(out: Path, results: Path) -> list[Run]:
     """All finished runs of a folder and of a file of results, by budget, method and seed."""
-    runs: list[Run] = _recorded(results).get("runs", [])
-    runs = runs + [json.loads(path.read_text()) for path in sorted(out.glob("*/run.json"))]
+    kept = results.with_suffix(".jsonl")
+    texts = kept.read_text().splitlines() if kept.exists() else []
+    runs: list[Run] = [json.loads(text) for text in [*texts, *(p.read_text() for p in sorted(out.glob("*/run.json")))]]
     order = [UNTRAINED, *METHODS]
     once = {_name(run["method"], run["budget"], run["seed"]): run for run in runs}
     return sorted(once.values(), key=lambda run: (run["budget"], order.index(run["method"]), run["seed"]))
-
-
-def _recorded(results: Path) -> dict[str, Any]:
-    return json.loads(results.read_text()) if results.exists() else {}
 
 
 Line = dict[str, object]
@@ -276,19 +283,16 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     with exit_cleanly():
-        out, recorded = arguments.out, _recorded(arguments.results)
-        pace_file = out / "pace.json"
-        if not recorded and not pace_file.exists():
-            write_json(pace_file, measured_pace(out))
-        pace: Pace = recorded["pace"] if recorded else json.loads(pace_file.read_text())
+        out, results = arguments.out, arguments.results
+        pace = _pace(out, results)
         print("CPU seconds an epoch:", ", ".join(f"{method} {seconds:.1f}" for method, seconds in pace.items()))
         for budget in arguments.cpu_seconds:
             for seed in arguments.seeds:  # seed by seed: a table of what there is stays balanced
-                have = {_name(run["method"], run["budget"], run["seed"]) for run in read_runs(out, arguments.results)}
+                have = {_name(run["method"], run["budget"], run["seed"]) for run in read_runs(out, results)}
                 for method, of in [(UNTRAINED, 0), *((method, budget) for method in arguments.methods)]:
                     if _name(method, of, seed) not in have:
                         run_once(method, seed, of, pace, out)
-        runs = read_runs(out, arguments.results)
+        runs = read_runs(out, results)
         show(table := lines(runs))
         packages = ("torch", "diffusers", "transformers", "peft", "numpy")
         record = {
@@ -298,9 +302,9 @@ def main() -> None:
             "pace": pace,
             "missing": missing(table),
             "table": table,
-            "runs": runs,
         }
-        write_json(arguments.results, finite_or_none(record))
+        write_json(results, finite_or_none(record))
+        results.with_suffix(".jsonl").write_text("".join(f"{json.dumps(run)}\n" for run in runs))
 
 
 if __name__ == "__main__":
