@@ -1,7 +1,8 @@
-"""Flow-GRPO's and DiffusionNFT's own update code beside ours, on the same network, states, noise and advantages.
+"""Flow-GRPO's, DiffusionNFT's and GRPO-Guard's own update code beside ours: the same network, states and advantages.
 
     git clone https://github.com/yifan123/flow_grpo && git clone https://github.com/NVlabs/DiffusionNFT
-    python benchmarks/methods_upstream.py --flow-grpo flow_grpo --nft DiffusionNFT [--json FILE]
+    git clone https://github.com/verl-project/verl-omni
+    python benchmarks/methods_upstream.py --flow-grpo flow_grpo --nft DiffusionNFT --verl-omni verl-omni [--json FILE]
 
 From the checkouts the functions and the statements of the training loop that make the loss are loaded by name and run
 as they are; nothing of them is copied here. Ours is what a training runs: the method's losses on a rollout, with a tiny
@@ -22,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -33,12 +34,13 @@ from rewards.trainers.diffusion.loop import DiffusionTrainer
 from rewards.trainers.diffusion.methods.base import Batch, Method
 from rewards.trainers.diffusion.methods.flow_grpo import FlowGRPO, FlowGRPOConfig
 from rewards.trainers.diffusion.methods.forward import noise_again
+from rewards.trainers.diffusion.methods.grpo_guard import GRPOGuard, GRPOGuardConfig
 from rewards.trainers.diffusion.methods.nft import NFT, NFTConfig, old_decay
 from rewards.trainers.diffusion.methods.policy_gradient import MEANS, PEAKS
 from rewards.trainers.diffusion.optimization import Totals
 from rewards.trainers.diffusion.policy.base import Conditioning, Policy
 from rewards.trainers.diffusion.randomness import Noise
-from rewards.trainers.diffusion.steppers.base import kl_divergence
+from rewards.trainers.diffusion.steppers.base import kl_divergence, log_probability
 from tests.trainers.diffusion.tiny_diffusion import WORDS, redness, stable_diffusion_3
 
 PICTURES, STEPS = 8, 10
@@ -50,16 +52,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flow-grpo", type=Path, required=True)
     parser.add_argument("--nft", type=Path, required=True)
+    parser.add_argument("--verl-omni", type=Path, required=True)
     parser.add_argument("--json", type=Path, default=None)
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         rows = [*nft_rows(options.nft, folder), *flow_grpo_rows(options.flow_grpo, folder)]
+        rows += guard_rows(options.verl_omni, folder)
     rows += advantage_rows(options.flow_grpo)
     for row in rows:
         print(f"{'equal ' if row['equal'] else 'DIFFERS'} {row['what']}: {row['found']}" + _because(row))
     if options.json:
-        checkouts = {path.name: _commit(path) for path in (options.flow_grpo, options.nft)}
+        checkouts = {path.name: _commit(path) for path in (options.flow_grpo, options.nft, options.verl_omni)}
         options.json.write_text(json.dumps({"checkouts": checkouts, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     sys.exit(not all(row["equal"] or row.get("because") for row in rows))
 
@@ -181,7 +185,7 @@ def nft_rows(checkout: Path, folder: str) -> Iterator[dict[str, Any]]:
         )
         optimality = torch.as_tensor(batch.advantages / args.train_adv_clip_max / 2 + 0.5).clamp(0, 1)
         totals = Totals(("train/loss", "policy/distance_to_old", "policy/prediction_norm", "policy/kl"))
-        ours = method._losses(batch, optimality, "0/0", totals, rows, steps).mean()
+        ours = method._losses(batch, optimality, "0/0", True, totals, rows, steps).mean()
         scope = {
             "torch": torch,
             "noise": noise_again(method, batch, "0/0", rows, steps).noise,
@@ -270,7 +274,7 @@ def flow_grpo_step(
         return kl_divergence(method.sampler.step(policy, at, steps, conditioning), base).mean()
 
     def our_loss() -> Tensor:
-        return method._losses(batch, np.clip(batch.advantages, -5, 5), False, totals, rows, steps).mean()
+        return method._losses(batch, np.clip(batch.advantages, -5, 5), False, False, totals, rows, steps).mean()
 
     elapsed = float(stepper.sigmas[step] - stepper.sigmas[step + 1])
     because, ours = GUIDED if guidance > 1 else "", our_loss()
@@ -289,6 +293,38 @@ def flow_grpo_step(
         "equal": False,
         "because": "ours is the KL of the two Gaussians, whose variance is sd^2 |dt|; upstream leaves out |dt|",
     }
+
+
+def guard_rows(checkout: Path, folder: str) -> Iterator[dict[str, Any]]:
+    """GRPO-Guard, as verl-omni has it: the loss of three steps, with its own clip range and with one that most keep."""
+    file = checkout / "verl_omni" / "trainer" / "diffusion" / "diffusion_algos.py"
+    named = {"register_diffusion_loss": lambda _: lambda loss: loss, "DiffusionLossFn": object, "TensorDict": dict}
+    types = {"Any": Any, "Optional": Optional, "DiffusionActorConfig": object, "DiffusionLossResult": object}
+    theirs = functions(file, "GRPOGuardLoss", torch=torch, **named, **types)["GRPOGuardLoss"]
+    for clip_range in (GRPOGuardConfig().train_clip_range, 0.5):
+        args = GRPOGuardConfig(**settings(folder, "guard"), train_clip_range=clip_range, train_kl_coefficient=None)
+        trainer, batch = prepared(GRPOGuard(args), folder)
+        method, rollout = trainer.method, batch.rollout
+        stepper, rows = method.sampler.stepper, torch.arange(PICTURES)
+        assert rollout.latents is not None and rollout.log_probs is not None and rollout.means is not None
+        for at in (0, 4, STEPS - 2):
+            steps, totals = torch.full((PICTURES,), at), Totals(MEANS, PEAKS)
+            ours = method._losses(batch, np.clip(batch.advantages, -5, 5), False, False, totals, rows, steps).mean()
+            step = method.sampler.step(trainer.policy, rollout.latents[:, at], steps, rollout.conditioning)
+            root = (stepper.sigmas[at] - stepper.sigmas[at + 1]).sqrt()
+            loss, _ = theirs.compute_loss(
+                old_log_prob=rollout.log_probs[:, at],
+                log_prob=log_probability(rollout.latents[:, at + 1], step),
+                advantages=torch.as_tensor(batch.advantages),
+                config=SimpleNamespace(diffusion_loss=SimpleNamespace(adv_clip_max=5, clip_ratio=clip_range)),
+                old_prev_sample_mean=rollout.means[:, at],
+                prev_sample_mean=step.mean,
+                std_dev_t=step.std / root,
+                sqrt_dt=root,
+            )
+            clipped = float(totals.metrics(trainer.accelerator)["policy/clip_fraction"])
+            what = f"GRPO-Guard, clip range {clip_range:g}, step {at} ({clipped:.0%} of ratios out of range)"
+            yield from compared(what, ours, loss, trainer.policy)
 
 
 @contextmanager
