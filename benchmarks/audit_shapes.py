@@ -60,7 +60,7 @@ def world(count: int) -> list[TrueText]:
 
 def brief(found: Findings, seconds: float) -> dict[str, Any]:
     """The record without its single pairs."""
-    record = found.record()
+    record: dict[str, Any] = dict(found.record())
     record["findings"] = [
         {k: v for k, v in kind.items() if k not in ("drops", "clusters")} for kind in record["findings"]
     ]

@@ -108,7 +108,7 @@ def _noise(judge: str) -> float:
         question_store(path, prompts)
         tifa = build_reward(RewardSettings(kind="tifa", judge=judge, sentence_model=None, questions=str(path)))
         pictures = torch.rand(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-        return float(np.nanmean(tifa.score(pictures, prompts).overall.numpy()))
+        return float(np.nanmean(tifa.score(list(pictures), prompts).overall.numpy()))
 
 
 if __name__ == "__main__":

@@ -158,14 +158,15 @@ def _ours(pipeline: Any, reward: Any, clock: dict[str, float], seed: int, epochs
         train_clip_range=CLIP,
     )
     trainer = DDPOTrainer(pipeline, reward, PROMPTS, args)
-    trainer._sample_and_score = _timed(trainer._sample_and_score, clock, "sampling")  # type: ignore[method-assign]
-    trainer.update.run = _timed(trainer.update.run, clock, "training")  # type: ignore[method-assign]
+    parts: tuple[Any, Any] = trainer.collector, trainer.method
+    parts[0].epoch = _timed(parts[0].epoch, clock, "sampling")
+    parts[1].update = _timed(parts[1].update, clock, "training")
     return trainer.train
 
 
 def _trl(pipeline: Any, reward: Any, clock: dict[str, float], seed: int, epochs: int) -> Any:
     from accelerate import PartialState
-    from trl import DDPOConfig, DDPOTrainer, DefaultDDPOStableDiffusionPipeline
+    from trl import DDPOConfig, DDPOTrainer, DefaultDDPOStableDiffusionPipeline  # type: ignore[attr-defined]
 
     PartialState()  # its logger is used before anything has made one
     wrapped = DefaultDDPOStableDiffusionPipeline.__new__(DefaultDDPOStableDiffusionPipeline)
@@ -225,11 +226,12 @@ def _pipeline(weights: Path | None) -> Any:
         block_out_channels=(16, 32, 64), latent_channels=4, norm_num_groups=8, scaling_factor=1.0,
         down_block_types=("DownEncoderBlock2D",) * 3, up_block_types=("UpDecoderBlock2D",) * 3,
     )  # fmt: skip
-    parts = {"text": CLIPTextModel(text), "unet": unet, "vae": vae}
-    for name, module in parts.items() if weights is not None else ():
-        saved = load_file(weights / f"{name}.safetensors")
-        # transformers 5 dropped the "text_model." before the names of a text encoder.
-        module.load_state_dict({key: saved[key.removeprefix("text_model.")] for key in module.state_dict()})
+    parts: dict[str, Any] = {"text": CLIPTextModel(text), "unet": unet, "vae": vae}
+    if weights is not None:
+        for name, module in parts.items():
+            saved = load_file(weights / f"{name}.safetensors")
+            # transformers 5 dropped the "text_model." before the names of a text encoder.
+            module.load_state_dict({key: saved[key.removeprefix("text_model.")] for key in module.state_dict()})
     scheduler = DDIMScheduler(
         beta_schedule="scaled_linear", beta_start=0.00085, beta_end=0.012, clip_sample=False, set_alpha_to_one=False,
         steps_offset=1,

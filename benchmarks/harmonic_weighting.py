@@ -65,7 +65,9 @@ class Reweighted(HarmonicEval):
         """Weights `(N, C)` of the criteria."""
         raise NotImplementedError
 
-    def score(self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Any) -> HarmonicScores:
+    def score(  # type: ignore[override]
+        self, images: Sequence[object], texts: Sequence[str | None], /, **columns: Any
+    ) -> HarmonicScores:
         """Rate N texts, and weigh the criteria anew."""
         scores = super().score(images, texts, **columns)
         scores.overall = (self.weigh(scores, images) * scores.criteria).sum(-1)
@@ -187,7 +189,7 @@ def main() -> None:
                     record["weights"]["before"] = shares(reward, [sample.text or "" for sample in first.samples])
             record["runs"][name] = runs
             paper = record["runs"].get(PAPER, runs)
-            row = {c: interval([run["after"][c] for run in runs]) for c in shown}
+            row: dict[str, Any] = {c: interval([run["after"][c] for run in runs]) for c in shown}
             row |= {f"{c} before": runs[0]["before"][c] for c in shown}
             row |= {
                 f"{c} against {PAPER}": interval([a["after"][c] - b["after"][c] for a, b in zip(runs, paper)])

@@ -20,7 +20,7 @@ import numpy as np
 from rewards.humans.captions.benchmarks import PUBLISHED, compare, headline, items_to_score, read_benchmark, scores_once
 from rewards.humans.metrics.base import TextItem
 from rewards.humans.metrics.references import reference_metrics
-from rewards.humans.tables import text_table
+from rewards.tables import text_table
 
 Score = Callable[[Sequence[TextItem]], np.ndarray]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,7 +61,7 @@ def save(folder: Path, files: Sequence[str], questions: Sequence[str]) -> str:
         tokenizer_object=wordpiece, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
         mask_token="[MASK]", bos_token="[DEC]", eos_token="[SEP]",
     )  # fmt: skip
-    start, end = tokenizer.convert_tokens_to_ids(["[DEC]", "[SEP]"])
+    start, end = map(tokenizer.convert_tokens_to_ids, ("[DEC]", "[SEP]"))
     torch.manual_seed(0)
     config = tf.BlipConfig(
         text_config={
@@ -84,9 +85,7 @@ def save(folder: Path, files: Sequence[str], questions: Sequence[str]) -> str:
 
 
 @torch.no_grad()
-def teach(
-    model: tf.BlipForQuestionAnswering, processor: tf.BlipProcessor, files: Sequence[str], questions: Sequence[str]
-) -> None:
+def teach(model: Any, processor: tf.BlipProcessor, files: Sequence[str], questions: Sequence[str]) -> None:
     """Fit the decoder's output layer to answers that are drawn at random for every question about every picture."""
     random = np.random.RandomState(1)
     head, start, end = (

@@ -89,7 +89,7 @@ def llava(image_tokens: int) -> tuple[Any, Any]:
         image_size=side,
         patch_size=14,
     )
-    config = tf.LlavaConfig(
+    config = tf.LlavaConfig(  # type: ignore[call-arg]
         vision_config=vision, text_config=tf.LlamaConfig(**language_model(words, bos_token_id=1, eos_token_id=2)),
         image_token_id=words.convert_tokens_to_ids("<image>"), vision_feature_layer=-2,
         vision_feature_select_strategy="default",
@@ -120,7 +120,7 @@ def qwen2_5_vl(image_tokens: int) -> tuple[Any, Any]:
         "vision_start": "<|vision_start|>",
         "vision_end": "<|vision_end|>",
     }
-    ids = {f"{name}_token_id": words.convert_tokens_to_ids(token) for name, token in names.items()}
+    ids: dict[str, Any] = {f"{name}_token_id": words.convert_tokens_to_ids(token) for name, token in names.items()}
     vision = {
         "depth": 6, "hidden_size": 160, "intermediate_size": 432, "num_heads": 4, "out_hidden_size": HIDDEN,
         "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2, "window_size": 112,

@@ -134,11 +134,12 @@ class Network:
 # -- ours -------------------------------------------------------------------------------------------------------------
 
 
-def prepared(method: Method[Any], folder: str) -> tuple[DiffusionTrainer, Batch]:
-    """A trainer on a tiny Stable Diffusion 3, and a rollout after which its weights have moved on."""
+def prepared(method: Method[Any], folder: str) -> tuple[Any, Batch]:
+    """A :class:`DiffusionTrainer` on a tiny Stable Diffusion 3, and a rollout after which its weights have moved on."""
     prompts = [f"a {color} {shape}" for color in ("red", "green") for shape in ("circle", "square")]
     assert all(word in WORDS for prompt in prompts for word in prompt.split())
-    trainer = DiffusionTrainer(stable_diffusion_3(), redness, prompts, method)
+    pipeline: Any = stable_diffusion_3()
+    trainer = DiffusionTrainer(pipeline, redness, prompts, method)
     moved(trainer.policy, 1, 0.05)
     texts = [prompts[at % len(prompts)] for at in range(PICTURES)]
     rollout = trainer.method.draw(texts, Noise(0, "upstream", range(PICTURES), trainer.policy.latent_shape))
@@ -186,7 +187,7 @@ def nft_rows(checkout: Path, folder: str) -> Iterator[dict[str, Any]]:
         optimality = torch.as_tensor(batch.advantages / args.train_adv_clip_max / 2 + 0.5).clamp(0, 1)
         totals = Totals(("train/loss", "policy/distance_to_old", "policy/prediction_norm", "policy/kl"))
         ours = method._losses(batch, optimality, "0/0", True, totals, rows, steps).mean()
-        scope = {
+        scope: dict[str, Any] = {
             "torch": torch,
             "noise": noise_again(method, batch, "0/0", rows, steps).noise,
             "train_sample_batch": {
@@ -230,9 +231,7 @@ def flow_grpo_rows(checkout: Path, folder: str) -> Iterator[dict[str, Any]]:
             yield from flow_grpo_step(script, log_prob, trainer, batch, step)
 
 
-def flow_grpo_step(
-    script: Path, log_prob: Any, trainer: DiffusionTrainer, batch: Batch, step: int
-) -> Iterator[dict[str, Any]]:
+def flow_grpo_step(script: Path, log_prob: Any, trainer: Any, batch: Batch, step: int) -> Iterator[dict[str, Any]]:
     """Loss and KL of one step of all pictures."""
     method, policy, rollout, args = trainer.method, trainer.policy, batch.rollout, trainer.method.args
     stepper, conditioning, guidance = method.sampler.stepper, rollout.conditioning, args.sample_guidance_scale

@@ -24,6 +24,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -147,7 +148,7 @@ def beside_score(source: Path, folder: Path, reward: RewardSettings) -> None:
     from rewards.harmonic.reward import HarmonicEval
     from rewards.tifa.reward import TIFA
 
-    judged = TIFA if reward.kind == "tifa" else HarmonicEval
+    judged: Any = TIFA if reward.kind == "tifa" else HarmonicEval
     plain, spent, shares = judged.score, 0.0, []
 
     def timed(self, *arguments, **keywords):

@@ -42,8 +42,12 @@ def save(folder: Path, size: str) -> str:
     tokenizer.padding_side = "right"
     ending = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     tokenizer.backend_tokenizer.post_processor = ending
-    config = tf.T5Config(
-        vocab_size=len(tokenizer), decoder_start_token_id=0, pad_token_id=0, eos_token_id=1, **SIZES[size]
+    config = tf.T5Config(  # type: ignore[call-arg]
+        vocab_size=len(tokenizer),
+        decoder_start_token_id=0,
+        pad_token_id=0,
+        eos_token_id=1,
+        **SIZES[size],  # type: ignore[arg-type]
     )
     tf.T5ForConditionalGeneration(config).eval().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -94,7 +98,7 @@ def main() -> None:
                 ]
         seconds[name] = time.thread_time() - start
     same = [
-        all(verdict(q, *left, mode) == verdict(q, *right, mode) for mode in ("paper", "code"))
+        all(verdict(q, left[0], left[1], mode) == verdict(q, right[0], right[1], mode) for mode in ("paper", "code"))
         for q, left, right in zip(asked, *answers.values())
     ]
     print(f"{options.questions} questions, t5 {options.size}, one thread, CPU seconds")

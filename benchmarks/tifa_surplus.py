@@ -66,8 +66,8 @@ def measured(judged: TIFAScores, truth: TIFAScores, surplus: bool) -> dict[str, 
             table[name][row] += float(value or 0)
     for name in ("judge", "oracle", "soft"):
         table[name] /= table["questions"]
-    table["judge notices"], table["oracle notices"] = table["judge notices"] > 0, table["oracle notices"] > 0
-    return table | {"surplus": truth.means["surplus"].double().numpy()}
+    noticed = {f"{name} notices": table[f"{name} notices"] > 0 for name in ("judge", "oracle")}
+    return table | noticed | {"surplus": truth.means["surplus"].double().numpy()}
 
 
 FIGURES: dict[str, Callable[[Rows], float]] = {

@@ -79,7 +79,9 @@ def measured(folder: Path) -> dict[str, float]:
         oracle = [judgment for sample in evaluation.samples for judgment in sample.audits.values()]
         row[f"oracle {when}"] = _mean([judgment.overall for judgment in oracle])
         row[f"all right {when}"] = _mean([float(j.overall > 1 - 1e-9) for j in oracle if j.overall is not None])
-        row[f"surplus {when}"] = _mean([float(j.details["surplus"] > 0) for j in oracle if j.overall is not None])
+        row[f"surplus {when}"] = _mean(
+            [float(float(str(j.details["surplus"])) > 0) for j in oracle if j.overall is not None]
+        )
         for part in sorted({name for judgment in oracle for name in judgment.parts}):
             row[f"{part} {when}"] = _mean([judgment.parts.get(part) for judgment in oracle])
     return row
