@@ -1,7 +1,9 @@
 """One judge for many callers: calls that arrive together are judged together.
 
 Most trainers ask for one sample a call, from many threads or many clients. A judge is far quicker with many rows at
-once: what they share (a picture, a criterion's words) is computed once, and the rest goes through in one batch.
+once: what they share (a picture, a criterion's words) is computed once, and the rest goes through in one batch. What
+takes seconds is cut between pictures: the callers of one are answered, and prepare their next calls, while the judge is
+at the next.
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
 import torch
 
 from rewards.errors import RewardsError
+from rewards.images import Picture
 from rewards.judges.base import DEFAULT_RATINGS, Ability, Judge, Ratings, check_choices, check_rows
 from rewards.runs.files import Json
 
@@ -31,12 +35,18 @@ WAIT = 0.004
 """Seconds without a new arrival after which a batch begins, once the callers of the last one are back."""
 
 LONGEST_WAIT = 0.03
-"""Seconds after which a batch begins whatever still arrives, at least; see :data:`LONGEST_WAIT_SHARE`."""
+"""Seconds after which a batch begins whatever still arrives, at least; see :data:`LONGEST_WAIT_SHARE`. After so many
+seconds of its first call's waiting a batch begins that is large enough by :data:`BATCH_SECONDS`."""
 
 LONGEST_WAIT_SHARE = 1 / 8
 """As :data:`LONGEST_WAIT`, of the seconds that the last batch took. Callers who were answered together ask again
 together, each as soon as it has prepared its next request; a batch that began without most of them would look at the
 same pictures twice, and they would never meet again."""
+
+BATCH_SECONDS, BATCH_ROWS = 2.0, 64
+"""Seconds of judging, by the pace of the last batch, and rows, after both of which a batch of ratings, choices or
+masses is cut between two pictures: more would be no quicker, and the callers would all wait at one time, and all
+be away at one time. Written answers are not cut: they take their time however many are written at once."""
 
 MOST_ROWS = 2048
 """Rows of a batch; the judge cuts it further by its token budget."""
@@ -92,6 +102,13 @@ class Call:
         """Calls of one kind can be judged together: the same ability, and the same scale."""
         return self.ability, self.ratings if self.ability == "rate" else ()
 
+    @property
+    def about(self) -> object:
+        """Equal for calls about the same pictures, as far as this can be told without reading them."""
+        first = self.images[0] if len(self) else None
+        pictures = first if isinstance(first, list | tuple) else [first]
+        return tuple(one.key if isinstance(one, Picture) else id(one) for one in pictures)
+
 
 @dataclass
 class Counts:
@@ -146,8 +163,9 @@ class BatchingJudge(Judge):
         self._queue: deque[Call] = deque()
         self._changed = threading.Condition()
         self._closed = False
-        self._last_took = 0.0
+        self._last_took, self._last_rows = 0.0, 0
         self._answered = 0  # callers of the last batch who have not come back
+        self._expected = 0  # calls of which it is known that they will be here at once
         self._threads = [
             threading.Thread(target=self._work, args=(judge,), name=f"judge-{at}", daemon=True)
             for at, judge in enumerate(self.replicas)
@@ -210,6 +228,18 @@ class BatchingJudge(Judge):
             self._put(call)
         return call.outcome
 
+    @contextmanager
+    def expected(self) -> Iterator[None]:
+        """While a call is prepared that will be submitted at once: the next batch waits for it, as long as for any."""
+        with self._changed:
+            self._expected += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._expected -= 1
+                self._changed.notify_all()
+
     def offload(self) -> None:
         for replica in self.replicas:
             replica.offload()
@@ -250,28 +280,36 @@ class BatchingJudge(Judge):
         return max(1.0, rows * a_row / len(self.replicas))
 
     def _work(self, judge: Judge) -> None:
-        while (calls := self._collect()) is not None:
-            begun = time.monotonic()
-            running = [call for call in calls if call.outcome.set_running_or_notify_cancel()]
-            outcomes = judge_together(judge, running) if running else []
-            ended = time.monotonic()
-            with self._changed:
-                counts = self.counts
-                counts.batches += bool(running)
-                counts.rows += (rows := sum(map(len, running)))
-                counts.seconds["judging"] += ended - begun
-                self._last_took, self._answered = ended - begun, len(running)
-                counts.seconds["waiting"] += sum(begun - call.arrived for call in running)
-                counts.calls["cancelled"] += len(calls) - len(running)
-                counts.calls["failed"] += (failed := sum(isinstance(one, Exception) for one in outcomes))
-                counts.calls["answered"] += len(running) - failed
-                size = 1 << max(0, rows - 1).bit_length()
-                counts.sizes[size] = counts.sizes.get(size, 0) + 1
-            for call, outcome in zip(running, outcomes):
-                if isinstance(outcome, Exception):
-                    call.outcome.set_exception(outcome)
-                else:
-                    call.outcome.set_result(outcome)
+        while self._next(judge):
+            pass
+
+    def _next(self, judge: Judge) -> bool:
+        """Judge the next batch; False when the judge was closed. A thread that waits holds nothing of the last one."""
+        if (calls := self._collect()) is None:
+            return False
+        begun = time.monotonic()
+        running = [call for call in calls if call.outcome.set_running_or_notify_cancel()]
+        outcomes = judge_together(judge, running) if running else []
+        ended = time.monotonic()
+        with self._changed:
+            counts = self.counts
+            counts.batches += bool(running)
+            counts.rows += (rows := sum(map(len, running)))
+            counts.seconds["judging"] += ended - begun
+            if running:
+                self._last_took, self._last_rows, self._answered = ended - begun, rows, len(running)
+            counts.seconds["waiting"] += sum(begun - call.arrived for call in running)
+            counts.calls["cancelled"] += len(calls) - len(running)
+            counts.calls["failed"] += (failed := sum(isinstance(one, Exception) for one in outcomes))
+            counts.calls["answered"] += len(running) - failed
+            size = 1 << max(0, rows - 1).bit_length()
+            counts.sizes[size] = counts.sizes.get(size, 0) + 1
+        for call, outcome in zip(running, outcomes):
+            if isinstance(outcome, Exception):
+                call.outcome.set_exception(outcome)
+            else:
+                call.outcome.set_result(outcome)
+        return True
 
     def _collect(self) -> list[Call] | None:
         """The next batch: calls of one kind, in the order of their arrival. None when the judge was closed."""
@@ -281,25 +319,46 @@ class BatchingJudge(Judge):
                 if self._closed:
                     return None
                 latest = time.monotonic() + max(LONGEST_WAIT, LONGEST_WAIT_SHARE * self._last_took)
-                while self.counts.waiting < self.most_rows and (left := latest - time.monotonic()) > 0:
+                while (left := self._until(latest) - time.monotonic()) > 0:
                     before = self.counts.waiting
-                    self._changed.wait(left if self._answered else min(WAIT, left))
-                    if self._closed or self.counts.waiting == before or not self._queue:
-                        break  # nothing new came, or another replica took what there was
+                    self._changed.wait(left if self._answered or self._expected else min(WAIT, left))
+                    if self._closed or not self._queue:
+                        break  # another replica took what there was
+                    if self.counts.waiting == before and not (self._answered or self._expected):
+                        break  # nothing new came
                 if self._queue and not self._closed:
                     return self._take()
 
+    def _until(self, latest: float) -> float:
+        """When the next batch begins, whatever still arrives: `latest`, or earlier if what waits is a batch already."""
+        oldest = self._queue[0]
+        enough = self.counts.waiting >= self._rows_at_once(oldest.ability)
+        return min(latest, oldest.arrived + LONGEST_WAIT) if enough else latest
+
+    def _rows_at_once(self, ability: Ability) -> int:
+        """Rows after which a batch is cut between pictures."""
+        if not self._last_rows or ability in ("answer", "explain"):
+            return self.most_rows
+        return min(self.most_rows, max(BATCH_ROWS, int(BATCH_SECONDS * self._last_rows / max(self._last_took, 1e-6))))
+
     def _take(self) -> list[Call]:
-        taken: list[Call] = []
-        left: deque[Call] = deque()
-        rows, kind = 0, self._queue[0].kind
+        """Calls of the oldest one's kind, those about its pictures first, up to the rows of a batch."""
+        kind = self._queue[0].kind
+        together: dict[object, list[Call]] = {}
         for call in self._queue:
-            if call.kind == kind and (not taken or rows + len(call) <= self.most_rows):
-                taken.append(call)
-                rows += len(call)
-            else:
-                left.append(call)
-        self._queue = left
+            if call.kind == kind:
+                together.setdefault(call.about, []).append(call)
+        taken: list[Call] = []
+        rows, enough = 0, self._rows_at_once(self._queue[0].ability)
+        for calls in together.values():
+            if taken and rows + sum(map(len, calls)) > enough:
+                break
+            for call in calls:
+                if not taken or rows + len(call) <= self.most_rows:
+                    taken.append(call)
+                    rows += len(call)
+        chosen = set(taken)
+        self._queue = deque(call for call in self._queue if call not in chosen)
         self.counts.waiting -= rows
         self._changed.notify_all()
         return taken

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from rewards.errors import RewardsError
+from rewards.judges import batching as module
 from rewards.judges.base import DEFAULT_RATINGS, GRADIENTS, Judge, Ratings, UnsupportedAbility
 from rewards.judges.batching import BatchingJudge, Call, QueueFull
 from tests import tiny_models
@@ -165,4 +166,70 @@ def test_what_the_judge_cannot_do_is_said():
     batching = BatchingJudge(Counting())
     with pytest.raises(UnsupportedAbility, match="cannot answer"):
         batching.answer(["image"], ["what?"])
+    batching.close()
+
+
+class Timed(Counting):
+    """Takes its time for each row, and tells what each batch was about."""
+
+    def __init__(self, a_row: float) -> None:
+        super().__init__()
+        self.a_row, self.pictures = a_row, []
+
+    def rate(self, images, prompts, ratings=DEFAULT_RATINGS):
+        self.pictures.append(sorted(set(images)))
+        self.seconds = self.a_row * len(prompts)
+        return super().rate(images, prompts, ratings)
+
+    def explain(self, images, prompts, ratings):
+        self.pictures.append(sorted(set(images)))
+        time.sleep(self.a_row * len(prompts))
+        return [str(image) for image in images]
+
+
+def submitted(batching, ability, pictures, rows):
+    return [batching.submit(Call(ability, [picture] * rows, ["x"] * rows, ("1",) * rows)) for picture in pictures]
+
+
+def wait_until_at_work(judge):
+    while not judge.pictures:
+        time.sleep(0.001)
+
+
+def test_a_batch_of_seconds_is_cut_between_pictures():
+    judge = Timed(0.03)  # 67 rows in two seconds
+    batching = BatchingJudge(judge)
+    first = submitted(batching, "rate", ["z"], 8)
+    wait_until_at_work(judge)
+    together = submitted(batching, "rate", ["a", "b", "c", "a", "b", "a"], 16)
+    for call in first + together:
+        assert call.result(60).probabilities[0, 0].item() == pytest.approx(0.01)
+    assert judge.pictures == [["z"], ["a"], ["b", "c"]] and judge.sizes == [8, 48, 48]
+    batching.close()
+
+
+def test_what_is_quick_or_written_is_not_cut():
+    quick, writing = Timed(0.002), Timed(0.1)
+    for judge, ability in ((quick, "rate"), (writing, "explain")):
+        batching = BatchingJudge(judge)
+        first = submitted(batching, ability, ["z"], 100 if judge is quick else 2)
+        wait_until_at_work(judge)
+        for call in first + submitted(batching, ability, ["a", "b", "a", "c"], 20 if judge is quick else 2):
+            call.result(60)
+        assert judge.pictures == [["z"], ["a", "b", "c"]]
+        batching.close()
+
+
+def test_a_batch_waits_for_a_call_that_is_expected(monkeypatch):
+    monkeypatch.setattr(module, "LONGEST_WAIT", 2.0)
+    judge = Counting()
+    batching = BatchingJudge(judge)
+    with batching.expected():
+        (first,) = submitted(batching, "rate", ["a"], 1)
+        time.sleep(0.3)  # much longer than a batch waits for who is not expected
+        (second,) = submitted(batching, "rate", ["a"], 1)
+    assert first.result(60) and second.result(60) and judge.sizes == [2]
+    with batching.expected():  # who never comes keeps nobody for ever
+        (third,) = submitted(batching, "rate", ["a"], 1)
+        assert third.result(60) and judge.sizes == [2, 1]
     batching.close()

@@ -8,16 +8,22 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import blake2b
+from weakref import WeakValueDictionary
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rewards.errors import InputError
-from rewards.images import Picture, size_of_encoded
+from rewards.images import Picture, size_of_encoded, to_pil
 from rewards.judges.base import DEFAULT_RATINGS
 from rewards.judges.pictures import read_picture
 
 decoding = ThreadPoolExecutor(1, thread_name_prefix="decode")
 """Pictures are decoded one after the other: a large one takes many times its size while it is decoded."""
+
+_held: WeakValueDictionary[bytes, Picture] = WeakValueDictionary()
+"""Pictures of requests that are not answered yet, by a digest of what was sent: requests about the same picture, each
+of another caller, decode and hold it once."""
 
 
 class Refused(Exception):
@@ -118,37 +124,48 @@ def read_rows(received: bytearray, limits: Limits) -> tuple[Body, list[list[Pict
 
 def _decoded(body: Body, limits: Limits) -> dict[str, Picture | InputError]:
     """The pictures of a request; their sizes are added up from their headers before any of them is decoded."""
-    encoded: dict[str, bytes | InputError] = {}
+    waiting: dict[str, tuple[bytes, bytes | Picture | InputError]] = {}
     pixels = 0
     for index, key in enumerate(list(body.pictures)):
+        text = body.pictures.pop(key)
+        digest = blake2b(text.encode()).digest()
+        one = _held.get(digest) or _content(text, index)
         try:
-            content = b64decode(body.pictures.pop(key), validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise Refused(422, f"image {index} is not base64: {error}") from error
-        encoded[key] = _sized(content, limits)
-        if isinstance(encoded[key], bytes):
-            width, height = size_of_encoded(content)
-            pixels += width * height
+            pixels += _pixels(one, limits)
+            waiting[key] = digest, one
+        except InputError as error:
+            waiting[key] = digest, InputError(str(error))  # without its traceback, which would hold the picture
         if pixels > limits.all_pixels:
             raise Refused(413, f"the pictures have more than {limits.all_pixels:,} pixels in all; send them in parts")
     found: dict[str, Picture | InputError] = {}
-    for key in list(encoded):
-        one = encoded.pop(key)
+    for key in list(waiting):
+        digest, read = waiting.pop(key)
         try:
-            found[key] = one if isinstance(one, InputError) else read_picture(one, 0, keep_tensors=False)
+            found[key] = read if isinstance(read, InputError) else read_picture(read, 0, keep_tensors=False)
         except InputError as error:
             found[key] = InputError(str(error))
+        if isinstance(picture := found[key], Picture):
+            _held[digest] = picture
     return found
 
 
-def _sized(content: bytes, limits: Limits) -> bytes | InputError:
+def _content(text: str, index: int) -> bytes:
     try:
-        width, height = size_of_encoded(content)
-    except InputError as error:
-        return InputError(str(error))  # without its traceback, which would hold the picture
+        return b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Refused(422, f"image {index} is not base64: {error}") from error
+
+
+def _pixels(one: bytes | Picture, limits: Limits) -> int:
+    """How many a picture has.
+
+    Raises:
+        InputError: It is none, or has more than are taken.
+    """
+    width, height = size_of_encoded(one) if isinstance(one, bytes) else to_pil(one).size
     if width * height > limits.pixels:
-        return InputError(f"it has {width}x{height} pixels; this server takes {limits.pixels:,} a picture")
-    return content
+        raise InputError(f"it has {width}x{height} pixels; this server takes {limits.pixels:,} a picture")
+    return width * height
 
 
 def _of_row(row: Row, at: int, pictures: dict[str, Picture | InputError]) -> list[Picture] | InputError:

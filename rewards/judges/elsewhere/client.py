@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import math
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import NamedTuple, cast
 
 import torch
-from PIL import Image
 
 from rewards.errors import InputError, RewardsError
-from rewards.images import to_pil
+from rewards.images import Picture, to_pil
 from rewards.judges.base import (
     DEFAULT_RATINGS,
     Ability,
@@ -36,6 +38,9 @@ TOKEN_ENV = "REWARDS_JUDGE_TOKEN"
 
 PIXELS_A_REQUEST, ROWS_A_REQUEST = 33_554_432, 2_000
 """Most pixels and rows of one request: well below what a server takes."""
+
+MOST_KEPT = 64_000_000
+"""Bytes of encoded pictures that a process keeps, beyond the last one."""
 
 
 class RemoteJudge(Judge):
@@ -188,7 +193,7 @@ class RemoteJudge(Judge):
                 continue
             for one in read:
                 if one.key not in pictures:
-                    pictures[one.key] = _encoded(to_pil(one))
+                    pictures[one.key] = _sent.encoded(one)
             rows.append((index, [one.key for one in read]))
         for part in _parts(rows, pictures, self._bytes_a_request):
             used: dict[str, Json] = {key: pictures[key].text for _, keys in part for key in keys}
@@ -237,8 +242,45 @@ class _Encoded(NamedTuple):
     pixels: int
 
 
-def _encoded(picture: Image.Image) -> _Encoded:
-    return _Encoded(write_picture(picture), picture.width * picture.height)
+class _Sent:
+    """Pictures as they are sent, the last of them kept: several samples are about one, each in a call of its own, and
+    encoding takes ten times as long as hashing."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._known: OrderedDict[str, Future[_Encoded]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def encoded(self, picture: Picture) -> _Encoded:
+        """The picture's own, made by the first of the threads that want it."""
+        if self._process != os.getpid():  # what another thread was at when the process forked is never done here
+            self.__init__()  # type: ignore[misc]
+        with self._lock:
+            mine = picture.key not in self._known
+            found = self._known.setdefault(picture.key, Future())
+            self._known.move_to_end(picture.key)
+        if mine:
+            try:
+                pixels = to_pil(picture)
+                found.set_result(_Encoded(write_picture(pixels), pixels.width * pixels.height))
+            except BaseException as error:
+                found.set_exception(error)
+                with self._lock:
+                    self._known.pop(picture.key, None)
+            self._forget()
+        return found.result()
+
+    def _forget(self) -> None:
+        with self._lock:
+            sizes = {key: len(one.result().text) for key, one in self._known.items() if one.done()}
+            kept = sum(sizes.values())
+            for key in list(sizes)[:-1]:  # from the one that was wanted longest ago
+                if kept > MOST_KEPT:
+                    kept -= sizes[key]
+                    del self._known[key]
+
+
+_sent = _Sent()
 
 
 def _text(row: Answer | Exception) -> str | None:

@@ -15,6 +15,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import cast
 from urllib.parse import SplitResult, urlsplit
@@ -128,12 +129,14 @@ def build_app(
             async with room.for_request(request) as hold:
                 received = await read_bytes(request.stream(), limits, hold)
                 large, loop = len(received) > LARGE, asyncio.get_running_loop()
-                try:
-                    body, pictures = await loop.run_in_executor(decoding, read_rows, received, limits)
-                finally:
-                    if large:
-                        await loop.run_in_executor(decoding, give_memory_back)
-                return await _judged(queues[name], cast(Ability, ability), body, pictures, request)
+                with queues[name].expected():
+                    try:
+                        body, pictures = await loop.run_in_executor(decoding, read_rows, received, limits)
+                    finally:
+                        if large:
+                            await loop.run_in_executor(decoding, give_memory_back)
+                    asked = _submitted(queues[name], cast(Ability, ability), body, pictures)
+                return await _answered(asked, cast(Ability, ability), body, pictures, request)
         except Refused as error:
             raise HTTPException(error.status, error.detail) from error
         except QueueFull as error:
@@ -187,22 +190,34 @@ class _Room:
             self._held -= mine
 
 
-async def _judged(
-    queue: BatchingJudge, ability: Ability, body: Body, pictures: list[list[Picture] | InputError], request: Request
-) -> Response:
+def _submitted(
+    queue: BatchingJudge, ability: Ability, body: Body, pictures: list[list[Picture] | InputError]
+) -> Future[Outcome] | None:
+    """What the judge will make of the rows that have pictures; None where there are none."""
     queue.replicas[0].require(ability)
-    usable = [at for at, row in enumerate(pictures) if not isinstance(row, InputError)]
-    rows = [body.rows[at] for at in usable]
+    rows = [row for row, read in zip(body.rows, pictures) if not isinstance(read, InputError)]
+    if not rows:
+        return None
+    call = Call(
+        ability,
+        as_images([row for row in pictures if not isinstance(row, InputError)]),
+        [row.prompt for row in rows],
+        tuple(body.ratings) if ability == "rate" else tuple(row.rating for row in rows),
+        [row.choices for row in rows],
+    )
+    return queue.submit(call)
+
+
+async def _answered(
+    asked: Future[Outcome] | None,
+    ability: Ability,
+    body: Body,
+    pictures: list[list[Picture] | InputError],
+    request: Request,
+) -> Response:
     found: Outcome = []
-    if rows:
-        call = Call(
-            ability,
-            as_images([row for row in pictures if not isinstance(row, InputError)]),
-            [row.prompt for row in rows],
-            tuple(body.ratings) if ability == "rate" else tuple(row.rating for row in rows),
-            [row.choices for row in rows],
-        )
-        outcome = asyncio.wrap_future(queue.submit(call))
+    if asked is not None:
+        outcome = asyncio.wrap_future(asked)
         left = asyncio.ensure_future(_disconnected(request))
         left.add_done_callback(lambda _: outcome.cancel())  # a batch at work goes on; one that waits does without
         try:

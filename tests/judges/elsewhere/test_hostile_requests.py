@@ -1,6 +1,7 @@
 """`rewards serve` against requests that nobody means well: bounded in memory and time, and healthy meanwhile."""
 
 import base64
+import gc
 import io
 import json
 import os
@@ -9,6 +10,8 @@ import sys
 import threading
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
 
 import httpx
 import numpy as np
@@ -17,6 +20,7 @@ from PIL import Image
 
 from rewards.judges.base import Judge
 from rewards.judges.batching import BatchingJudge
+from rewards.judges.elsewhere import bodies
 from rewards.judges.elsewhere.bodies import Limits
 from rewards.judges.elsewhere.client import RemoteJudge
 from rewards.judges.elsewhere.server import build_app
@@ -60,6 +64,31 @@ def test_a_picture_with_too_many_pixels_abstains_before_it_is_decoded(serve):  #
     found = httpx.post(served.url + "/judges/j/answer", json=body(a=png(9400, 9400), b=png(64, 48)), timeout=60)
     assert answers(found) == [None, "64x48"] and time.monotonic() - start < 3
     assert "9400x9400 pixels; this server takes 16,777,216" in found.json()["rows"][0]["reason"]
+
+
+def test_requests_about_one_picture_hold_it_once(serve):  # noqa: F811
+    judge, seen = Answering(1.0), []
+    judge.answer = lambda images, questions: seen.extend(images) or Answering.answer(judge, images, questions)
+    served, strict = serve(build_app({"j": judge})), serve(build_app({"j": judge}, limits=Limits(pixels=100)))
+    content = body(a=png(64, 48), b=png(48, 64))
+
+    def ask(url: str) -> list:
+        return answers(httpx.post(url + "/judges/j/answer", json=content, timeout=60))
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(ask, served.url) for _ in range(3)]
+        time.sleep(0.5)
+        assert pool.submit(ask, strict.url).result() == [None, None]  # a picture that is held is measured as any other
+    assert [one.result() for one in found] == [["64x48", "48x64"]] * 3
+    assert len({id(image) for image in seen}) == 2 and len(seen) == 6
+    digests = [blake2b(text.encode()).digest() for text in content["pictures"].values()]
+    assert all(digest in bodies._held for digest in digests)
+    seen.clear()
+    until = time.monotonic() + 10
+    while any(digest in bodies._held for digest in digests):
+        assert time.monotonic() < until
+        gc.collect()
+        time.sleep(0.05)
 
 
 def test_a_request_with_too_many_pixels_is_refused(serve):  # noqa: F811

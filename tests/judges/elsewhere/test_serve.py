@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -12,9 +13,10 @@ import torch
 import uvicorn
 
 from rewards.errors import InputError, RewardsError
+from rewards.images import Picture
 from rewards.judges.base import UnsupportedAbility
 from rewards.judges.batching import BatchingJudge
-from rewards.judges.elsewhere import http
+from rewards.judges.elsewhere import client, http
 from rewards.judges.elsewhere.bodies import Limits
 from rewards.judges.elsewhere.client import TOKEN_ENV, RemoteJudge
 from rewards.judges.elsewhere.server import build_app
@@ -106,6 +108,36 @@ def test_calls_are_sent_in_parts(tiny_judge, serve):
     assert torch.allclose(
         remote.rate(images, prompts).probabilities, local.rate(images, prompts).probabilities, atol=1e-6
     )
+
+
+def test_a_picture_is_encoded_once_for_all_clients_of_a_process(tiny_judge, serve, monkeypatch):
+    encoded = []
+    written = client.write_picture
+    monkeypatch.setattr(client, "write_picture", lambda picture: encoded.append(picture) or written(picture))
+    monkeypatch.setattr(client, "_sent", client._Sent())
+    url, image = serve(build_app({"rater": tiny_judge("llava")})).url, tiny_models.picture(0)
+    remotes = [RemoteJudge(url) for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda at: remotes[at].rate([image.copy()], [f"rate {at}"]).probabilities, range(8)))
+    expected = tiny_judge("llava").rate([image] * 8, [f"rate {at}" for at in range(8)]).probabilities
+    assert torch.allclose(torch.cat(found), expected, atol=1e-6) and len(encoded) == 1
+    monkeypatch.setattr(client, "MOST_KEPT", 1)
+    for seed in (1, 2, 2, 1):
+        remotes[0].rate([tiny_models.picture(seed)], ["rate"])
+    assert len(encoded) == 4  # beyond what may be kept, the last one only
+
+
+def test_a_picture_that_cannot_be_encoded_fails_those_who_wait_for_it_and_is_tried_again(monkeypatch):
+    sent, image = client._Sent(), Picture(tiny_models.picture(0), "key")
+
+    def broken(picture):
+        raise OSError("no memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "write_picture", broken)
+        with pytest.raises(OSError, match="no memory"):
+            sent.encoded(image)
+    assert sent.encoded(image).pixels == image.pixels.width * image.pixels.height
 
 
 def test_several_judges_need_a_name(tiny_judge, serve):
