@@ -1,6 +1,7 @@
 """Inside verl's own configuration, loader, reward manager and batch (`make test-hosts`)."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from tests.hosts.pages import arguments
+from tests.tiny_models import bpe_tokenizer
 
 pytestmark = pytest.mark.hosts
 
@@ -102,3 +104,48 @@ def test_many_calls_at_a_time_are_those_of_one(config, world, expected, loop):
     asked = [manager(config, captions[row]).run_single(sample(paths[row], index=row)) for row in rows]
     found = [one["reward_score"] for one in loop.run_until_complete(asyncio.gather(*asked))]
     assert found == pytest.approx(expected.overall.tolist() * 6, abs=1e-5)
+
+
+@pytest.mark.timeout(1200)
+def test_verls_own_reward_workers_judge_a_batch_each_in_its_process(config, world, expected, tmp_path, monkeypatch):
+    import ray
+    from omegaconf import open_dict
+    from verl import DataProto
+    from verl.experimental.reward_loop.reward_loop import RewardLoopManager, migrate_legacy_reward_impl
+
+    words = bpe_tokenizer(["<pad>", "</s>"], pad_token="<pad>", eos_token="</s>")
+    words.save_pretrained(tmp_path / "words")
+    paths, captions, _ = world
+    texts = [captions[0], captions[0], captions[1], captions[2]]
+    pictures = [paths[0], "/none.png", paths[1], paths[2]]  # the second cannot be judged; its prompt's other one can
+    responses = words(texts, return_tensors="pt", padding=True, padding_side="right")
+    infos = [{"image": picture, "index": index} for picture, index in zip(pictures, (0, 0, 1, 2), strict=True)]
+    objects = {
+        "data_source": ["shapes"] * 4,
+        "reward_model": [{"ground_truth": ""}] * 4,
+        "extra_info": infos,
+    }
+    mask = torch.cat([torch.ones(4, 2, dtype=torch.long), responses["attention_mask"]], dim=1)
+    batch = DataProto.from_single_dict(
+        {"prompts": torch.zeros(4, 2, dtype=torch.long), "responses": responses["input_ids"], "attention_mask": mask}
+        | {name: np.array(values, dtype=object) for name, values in objects.items()}
+    )
+    config = migrate_legacy_reward_impl(config)
+    with open_dict(config):
+        config.actor_rollout_ref.model.path = str(tmp_path / "words")
+        config.reward.num_workers = 2
+    monkeypatch.setenv("RAY_worker_niceness", "0")
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    ray.init(num_cpus=2, include_dashboard=False)
+    try:
+        judged = RewardLoopManager(config).compute_rm_score(batch)
+    finally:
+        ray.shutdown()
+    rewards = judged.batch["rm_scores"].sum(-1).tolist()
+    overall = expected.overall.tolist()
+    assert rewards == pytest.approx([overall[0], overall[0], overall[1], overall[2]], abs=1e-5)
+    last = responses["attention_mask"].sum(-1) - 1  # a reward stands at the last token of its response
+    assert judged.batch["rm_scores"].argmax(-1).tolist() == last.tolist()
+    columns = judged.non_tensor_batch
+    assert columns["abstained"].tolist() == [0, 1, 0, 0] and set(expected.part_names) <= set(columns)
+    assert columns["correctness"].tolist()[2:] == pytest.approx(expected.criteria[1:, 0].tolist(), abs=1e-5)
