@@ -76,6 +76,20 @@ def test_the_load_tests_figures_are_those_of_the_raw_file():
     assert (turn["kills"], turn["zeros"], killed["samples"]) == (3, 0, 64) and f"{turn['retries']} requests" in text
 
 
+def test_what_large_files_cost_is_in_the_raw_file():
+    text = (GUIDES / "score_files.md").read_text(encoding="utf-8")
+    found = json.loads((ROOT / "benchmarks" / "results" / "large_files.json").read_text())["results"]
+    for lines in (100_000, 1_000_000):
+        row = found[f"rewards curves, {lines} lines x 24 keys"]
+        assert f"| `rewards curves`, {lines:,} lines x 24 keys | {row['seconds']:.1f} s | {row['MB']:.0f} MB |" in text
+        assert f"{row['MB after imports']:.0f} MB of the memory are imports" in text
+        assert row["MB"] <= 300
+    store = found["question store, 600000 questions"]
+    written = [store["element_types ms after a write"], store["fingerprint ms after it"]]
+    kept = found["a kept answer, a picture of 512 x 512"]["hit ms"]
+    assert re.findall(r"\| ([\d.]+) ms \|", text) == [f"{value:.2f}" for value in (*written, kept)]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_line_has_known_options(page):
     root = typer.main.get_command(app)
