@@ -25,7 +25,7 @@ from rewards.trainers.diffusion.methods.ddpo import DDPO
 from rewards.trainers.diffusion.methods.flow_grpo import FlowGRPO
 from rewards.trainers.diffusion.methods.reward_gradient import RewardGradient
 from rewards.trainers.diffusion.optimization import Optimization
-from rewards.trainers.diffusion.policy import new_policy
+from rewards.trainers.diffusion.policy import FLOWS, new_policy
 from rewards.trainers.diffusion.policy.base import DTYPES, Conditioning, Policy
 from rewards.trainers.diffusion.policy.unet import UNetPolicy, as_ddim
 from rewards.trainers.diffusion.randomness import Noise
@@ -39,9 +39,9 @@ OLD_PASSES = {"nft": 1, "awm": 1}
 def forwards_a_picture(model: str, method: Method[Any]) -> int:
     """Forwards of the network that one training picture costs, a backward pass counted as two.
 
-    Sampling takes one a step, twice under guidance. An update takes three a trained step (with the gradient), one more
-    where activations are recomputed, and one for every further policy that it looks at. The base model with a weight of
-    0 is not counted: it is looked at once in a while.
+    Sampling takes one a step, twice under classifier-free guidance. An update takes three a trained step (with the
+    gradient), one more where activations are recomputed, and one for every further policy that it looks at. The base
+    model with a weight of 0 is not counted: it is looked at once in a while.
 
     Args:
         model: Of a run's config; its scheduler says which steps have a density.
@@ -54,7 +54,9 @@ def forwards_a_picture(model: str, method: Method[Any]) -> int:
     """
     args = method.args
     a_step = 3 + args.gradient_checkpointing + OLD_PASSES.get(method.name, 0) + bool(args.train_kl_coefficient)
-    rows, steps = 2 if args.sample_guidance_scale > 1 else 1, trained_steps(described(model), method)
+    known = described(model)
+    policy = FLOWS.get(str(known["pipeline"]), UNetPolicy)
+    rows, steps = policy.rows_guided if args.sample_guidance_scale > 1 else 1, trained_steps(known, method)
     return rows * (args.sample_num_steps + args.train_num_inner_epochs * steps * a_step)
 
 
@@ -256,7 +258,7 @@ def _encoder(pipeline: Any, policy: Policy) -> Any:
         pooled = pipeline.text_encoder_2.config.projection_dim
 
     def encode(prompts: Sequence[str], guidance_scale: float) -> Conditioning:
-        guided = guidance_scale > 1
+        guided = guidance_scale > 1 and policy.rows_guided > 1
         with shapes_only(), policy.device:
             embeds = [torch.zeros(len(prompts), length, width, dtype=policy.dtype) for _ in range(1 + guided)]
             pools = [torch.zeros(len(prompts), pooled, dtype=policy.dtype) for _ in range(1 + guided) if pooled]

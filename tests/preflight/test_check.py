@@ -192,4 +192,8 @@ def test_every_shipped_config_is_checked_within_a_minute(path, tmp_path, monkeyp
     assert "GiB, from shapes alone" in result.output and "policy: update" in result.output
     assert "times that the host waits for a GPU" in result.output
     assert time.process_time() - begun < 60
+    peak = re.search(r"peak of a process: about ([\d.]+) GiB", result.output)
+    said = re.search(r"^# ([\d.]+) GiB at the peak of a process", path.read_text("utf-8"), re.MULTILINE)
+    assert (said is not None) == ("forwards of the network a picture" in path.read_text("utf-8"))
+    assert said is None or float(said[1]) == pytest.approx(float(peak[1]), abs=0.06)
     assert ("missing: prompts" in result.output) == ("questions.sqlite" in path.read_text("utf-8"))

@@ -15,6 +15,7 @@ from rewards.trainers.diffusion.collection import Collector
 from rewards.trainers.diffusion.methods.awm import AWM, AWMConfig
 from rewards.trainers.diffusion.methods.base import Batch, Tools
 from rewards.trainers.diffusion.methods.ddpo import DDPO, DDPOConfig
+from rewards.trainers.diffusion.methods.flow_grpo import FlowGRPO, FlowGRPOConfig
 from rewards.trainers.diffusion.methods.nft import NFT, NFTConfig
 from rewards.trainers.diffusion.optimization import Optimization
 from rewards.trainers.diffusion.policy import new_policy
@@ -57,9 +58,15 @@ def test_the_comments_of_the_configs():
     told = {}
     for path in shipped():
         text = path.read_text("utf-8")
-        if (match := re.search(r"^# (\d+) forwards of the", text, re.MULTILINE)) is not None:
+        if (match := re.search(r"^# (\d+) forwards of the network a picture", text, re.MULTILINE)) is not None:
             config = load_config(DiffusionRunConfig, path)
             (method,) = new_methods(config)
             assert forwards_a_picture(config.model, method) == int(match[1]), path.name
             told[path.stem] = int(match[1])
-    assert len(told) == 7 and told["ddpo_sd15"] == 250
+    assert len(told) == 13 and told["ddpo_sd15"] == 250  # every config of a model that draws and is not packaged
+
+
+def test_a_guidance_that_is_told_to_the_network_costs_no_second_row():
+    flux = FlowGRPO(FlowGRPOConfig(sample_num_steps=4, sample_window_size=2, sample_guidance_scale=3.5))
+    classifier_free = forwards_a_picture("stabilityai/stable-diffusion-3.5-medium", flux)
+    assert forwards_a_picture("black-forest-labs/FLUX.1-dev", flux) * 2 == classifier_free

@@ -6,7 +6,7 @@
 Every replica is a process (or a GPU) of its own with the judges in it and a queue each, so that requests which arrive
 together at a replica are judged together. A replica that dies is started again; requests that it held fail with a
 status on which :class:`~rewards.judges.elsewhere.client.RemoteJudge` tries again. Needs `ray[serve]` and
-`rewards[serve]`.
+`readable-rewards[serve]`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from rewards.judges.loading import load_judge
 from tests import tiny_models
 from tests.judges.elsewhere.test_serve import free_port
 
-ray = pytest.importorskip("ray", reason="needs rewards[ray]")
+ray = pytest.importorskip("ray", reason="needs readable-rewards[ray]")
 pytest.importorskip("ray.serve", reason="needs ray[serve]")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from diffusers.training_utils import cast_training_params
@@ -96,7 +96,12 @@ class Policy(ABC):
 
     Raises:
         InputError: The network already carries a LoRA, or adapter targets that name no layer.
+
+    Attributes:
+        rows_guided: Rows of the network's input for a picture under guidance: with the prompt and without.
     """
+
+    rows_guided: ClassVar[int] = 2
 
     def __init__(
         self, pipeline: Any, network: Any, args: DiffusionConfig, device: torch.device, keep_base: bool

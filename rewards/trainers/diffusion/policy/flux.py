@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ class FluxPolicy(PackedPolicy):
     Raises:
         InputError: A guidance scale for a network without one, and as :class:`PackedPolicy`.
     """
+
+    rows_guided: ClassVar[int] = 1
 
     def __init__(self, pipeline: Any, args: DiffusionConfig, device: torch.device, keep_base: bool) -> None:
         asked = max(args.sample_guidance_scale, args.eval_guidance_scale or 1)
