@@ -2,12 +2,14 @@
 
     git worktree add /tmp/old 67357a0                            # one request after the other, as it was
     python benchmarks/serve_load.py --old /tmp/old               # about eight minutes of CPU time
+    python benchmarks/serve_load.py --old /tmp/old --cores 1 0   # judges on core 1, clients on core 0
     python benchmarks/serve_load.py --kill 3                     # SIGKILL on the way, and started again
 
 The work is that of most RL hosts: every client rates one sample a call on HarmonicEval's five criteria; eight samples
 in a row are about the same picture. The ways of doing it take turns, with the same checkpoint (random weights of
 Qwen2.5-VL's or LLaVA's architecture, see judges_models.py) on one thread each: one call of the judge in this process
-with all rows, and each checkout's own `rewards serve`. Printed are samples a second of the clock and a CPU second of
+with all rows, and each checkout's own `rewards serve`. With `--cores` the clients do not share the judge's core, as on
+machines of their own. Printed are samples a second of the clock and a CPU second of
 the server, latencies, the largest queue, and the largest difference of a probability from the in-process one; `--out`
 keeps every turn.
 """
@@ -26,8 +28,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -64,6 +68,7 @@ class Turn:
         samples_a_cpu_second: By the CPU time of the process that judged.
         p50, p99: Latencies of a call, in seconds.
         largest_queue: Rows that waited at most; None where the server does not tell.
+        batches: How many the server made of the turn; None where it does not tell.
         difference: The largest of a probability from the in-process one.
         unscored: Samples without a score.
         zeros: Samples with a probability of exactly 0 for every rating.
@@ -77,6 +82,7 @@ class Turn:
     p50: float
     p99: float
     largest_queue: int | None = None
+    batches: int | None = None
     difference: float = 0.0
     unscored: int = 0
     zeros: int = 0
@@ -87,20 +93,22 @@ class Turn:
 class Server:
     """`rewards serve` of a checkout in a process of its own, on a port that stays when it is started again."""
 
-    def __init__(self, checkout: Path, checkpoint: str) -> None:
+    def __init__(self, checkout: Path, checkpoint: str, core: int | None = None) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         command = "from rewards.cli.app import app; app()"
         self._command = [sys.executable, "-c", command, "serve", "--judge", checkpoint, "--port", str(self.port)]
-        self._checkout = checkout
+        self._checkout, self._core = checkout, core
         self._spent = 0.0
         self.start()
 
     def start(self) -> None:
         environment = {**os.environ, "PYTHONPATH": str(self._checkout)}
         self._process = subprocess.Popen(self._command, cwd=self._checkout, env=environment, stdout=subprocess.DEVNULL)
+        if self._core is not None:
+            os.sched_setaffinity(self._process.pid, {self._core})
         while True:
             try:
                 httpx.get(self.url + "/health", timeout=1)
@@ -118,8 +126,9 @@ class Server:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return self._spent + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def largest_queue(self) -> int | None:
-        found = re.search(r"queue_rows_max\{[^}]*\} (\d+)", httpx.get(self.url + "/metrics").text)
+    def told(self, metric: str) -> int | None:
+        """A number of `/metrics`."""
+        found = re.search(rf"{metric}\{{[^}}]*\}} (\d+)", httpx.get(self.url + "/metrics").text)
         return int(found[1]) if found else None
 
 
@@ -169,6 +178,7 @@ def served(way: str, server: Server, samples: list[Sample], expected: torch.Tens
             server.kill()
             server.start()
 
+    batches = None if kills else server.told("batches_total")
     start, cpu = time.perf_counter(), server.cpu_seconds()
     disturbing = threading.Thread(target=killer)
     disturbing.start()
@@ -181,10 +191,23 @@ def served(way: str, server: Server, samples: list[Sample], expected: torch.Tens
     unscored = int(found.isnan().any(-1).any(-1).sum())
     return Turn(
         way, (len(samples) - unscored) / seconds, (len(samples) - unscored) / cpu,
-        latencies[len(latencies) // 2], latencies[int(len(latencies) * 0.99)], server.largest_queue(),
+        latencies[len(latencies) // 2], latencies[int(len(latencies) * 0.99)], server.told("queue_rows_max"),
+        None if batches is None else (server.told("batches_total") or 0) - batches,
         float((found - expected).abs().nan_to_num().max()), unscored,
         int((found == 0).all(-1).any(-1).sum()), kills, sum(one._connection.counts["retries"] for one in remote),
     )  # fmt: skip
+
+
+def elsewhere(core: int | None, work: Callable[[], Turn]) -> Turn:
+    """Do something, with the threads that it starts, on another core than this process."""
+    with ThreadPoolExecutor(1, initializer=pin, initargs=(core,)) as pool:
+        return pool.submit(work).result()
+
+
+def pin(core: int | None) -> None:
+    """This thread, and what it starts, to a core."""
+    if core is not None:
+        os.sched_setaffinity(0, {core})
 
 
 def said(turn: Turn) -> str:
@@ -192,7 +215,7 @@ def said(turn: Turn) -> str:
     if turn.way == "in process":
         return told
     queue = "unknown" if turn.largest_queue is None else f"{turn.largest_queue} rows"
-    told += f", latency p50 {turn.p50:.2f} s, p99 {turn.p99:.2f} s, largest queue {queue}"
+    told += f", latency p50 {turn.p50:.2f} s, p99 {turn.p99:.2f} s, largest queue {queue}, {turn.batches} batches"
     told += f", largest difference {turn.difference:.1e}, {turn.unscored} unscored, {turn.zeros} zero"
     return told + (f", killed {turn.kills} times, {turn.retries} retries" if turn.kills else "")
 
@@ -213,9 +236,14 @@ def main() -> None:
     parser.add_argument("--prompts", choices=("built-in", "short"), default="built-in")
     parser.add_argument("--old", type=Path, help="Another checkout, whose `rewards serve` takes part.")
     parser.add_argument("--kill", type=int, default=0, help="How often our server is killed in each turn.")
+    parser.add_argument(
+        "--cores", type=int, nargs=2, default=(None, None), metavar=("JUDGE", "CLIENTS"), help="Of which each has one."
+    )
     parser.add_argument("--out", type=Path, help="JSON file that gets a further entry.")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    judges_core, clients_core = options.cores
+    pin(judges_core)
     side = round(options.image_tokens**0.5) * (14 if options.model == "llava" else 28)
     samples = work(options.clients * options.rounds, side, options.prompts)
     servers: dict[str, Server] = {}
@@ -225,9 +253,9 @@ def main() -> None:
         judge = load_judge(checkpoint)
         judge.rate([samples[0][0]] * 5, samples[0][1])  # warm up
         try:
-            servers["rewards serve"] = Server(HERE, checkpoint)
+            servers["rewards serve"] = Server(HERE, checkpoint, judges_core)
             if options.old is not None:
-                servers["old rewards serve"] = Server(options.old.resolve(), checkpoint)
+                servers["old rewards serve"] = Server(options.old.resolve(), checkpoint, judges_core)
             for server in servers.values():
                 RemoteJudge(server.url).rate([samples[0][0]] * 5, samples[0][1])
             for _ in range(options.turns):
@@ -236,7 +264,8 @@ def main() -> None:
                 print(said(turn), flush=True)
                 for way, server in servers.items():
                     kills = options.kill if way == "rewards serve" else 0
-                    turns.append(served(way, server, samples, expected, options.clients, kills))
+                    asked = partial(served, way, server, samples, expected, options.clients, kills)
+                    turns.append(elsewhere(clients_core, asked))
                     print(said(turns[-1]), flush=True)
         finally:
             for server in servers.values():
@@ -264,6 +293,7 @@ def keep(options: argparse.Namespace, turns: list[Turn], compared: dict[str, lis
     flags += [f"--rounds {options.rounds} --turns {options.turns}"] + (
         [f"--kill {options.kill}"] if options.kill else []
     )
+    flags += ["--cores {} {}".format(*options.cores)] if options.cores[0] is not None else []
     runs.append(
         {
             "command": f"python benchmarks/serve_load.py {' '.join(flags)}" + (" --old CHECKOUT" if old else ""),

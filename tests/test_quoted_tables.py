@@ -27,7 +27,7 @@ COMPARED = {
     ("docs/findings.md", "| pictures | "): ("judges_other_generator.json", FINDINGS),
     ("docs/findings.md", "| command | people's answers | figures |"): ("humans", "tests/humans/test_quoted.py"),
     ("docs/findings.md", "| method | REG | VQA | VDU | IC | average |"): ("humans_shapes", FINDINGS),
-    ("docs/guides/judges.md", "| beside | by CPU seconds of the server |"): ("serve_load.json", "tests/test_guides.py"),
+    ("docs/guides/judges.md", "| judge, image tokens |"): ("serve_load.json", "tests/test_guides.py"),
     ("docs/guides/clusters.md", "| config | estimate, MiB |"): (
         "preflight_measured.json",
         "tests/preflight/test_measured.py",
