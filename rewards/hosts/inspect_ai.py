@@ -3,7 +3,8 @@
     from rewards.hosts.inspect_ai import reward_scorer
     Task(dataset, solver=generate(), scorer=reward_scorer("reward.yaml"))
 
-A sample that cannot be judged is `Score.unscored()`: inspect leaves it out of every metric, the same rule as ours.
+The picture is the last `ContentImage` of the sample's messages (a path or a data URI), or `image` in its metadata. A
+sample that cannot be judged is `Score.unscored()`: inspect leaves it out of every metric, the same rule as ours.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     task = RewardTask("reward.yaml"); process_results, overall = task.process_results, task.mean("overall")
 
 and in the YAML `process_results: !function utils.process_results` with a metric `rewards_overall` whose aggregation is
-`!function utils.overall`. All texts are judged in one pass when the first metric is aggregated. A text that cannot be
-judged is left out of the means and counted by `task.abstained`.
+`!function utils.overall`. The picture is the document's `image`. All texts are judged in one pass when the first metric
+is aggregated. A text that cannot be judged is left out of the means and counted by `task.abstained`.
 """
 
 from __future__ import annotations
