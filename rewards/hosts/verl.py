@@ -10,6 +10,9 @@ so are `question` and `box`, where the task needs them. verl cannot leave a samp
 raises), so an abstention gets the mean of its prompt (:class:`rewards.hosts.shared.Neutral`); `abstained` counts them.
 Samples of one prompt are those of the same `extra_info["index"]`, or of the same picture and question where there is
 none.
+
+verl asks from `reward.num_workers` processes (8). Each makes the reward for itself and fills an abstention with what it
+judged itself, so that a judge of 7B belongs behind `rewards serve`, whose URL is the `judge` of `reward.yaml`.
 """
 
 from __future__ import annotations
