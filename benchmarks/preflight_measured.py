@@ -41,6 +41,7 @@ from rewards.trainers.language.run import run_language
 from rewards.trainers.language.settings import LanguageRunConfig
 
 CONFIGS = "ddpo_shapes nft_shapes awm_shapes reward_gradient_shapes grpo_shapes ppo_shapes".split()
+CONFIGS.append("grpo_shapes:algorithm=rloo")  # there is no config of its own
 RESULTS = Path(__file__).resolve().parent / "results" / "preflight_measured.json"
 
 
@@ -67,9 +68,10 @@ def resident() -> Iterator[dict[str, int]]:
 
 def measured(name: str) -> dict[str, Any]:
     """One config in this process: estimate, then the real thing."""
-    path = find_config(name)
+    config, *changes = name.split(":")
+    path = find_config(config)
     with tempfile.TemporaryDirectory() as folder:
-        small = [f"output_dir={folder}/run"]
+        small = [f"output_dir={folder}/run", *changes]
         if "policy" in sections(path):
             small += ["trainer.max_steps=1", "data.held_out.n=8", "evaluation.audits=[]"]
             written = load_config(LanguageRunConfig, path, small)

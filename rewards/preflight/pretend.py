@@ -200,12 +200,17 @@ def _small(tensor: Tensor) -> bool:
 
 
 def _replace(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-    """`Module._apply` by new parameters: torch swaps the inside of fake ones, and may not where anyone refers to it."""
+    """`Module._apply` by new parameters: torch swaps the inside of fake ones, and may not where anyone refers to it.
+    One that modules share stays shared."""
+    changed: dict[nn.Parameter, nn.Parameter] = {}
     with torch.no_grad():
         for part in module.modules() if recurse else [module]:
             for name, parameter in part._parameters.items():
-                if parameter is not None:
-                    part._parameters[name] = nn.Parameter(change(parameter), parameter.requires_grad)
+                if parameter is None:
+                    continue
+                if parameter not in changed:
+                    changed[parameter] = nn.Parameter(change(parameter), parameter.requires_grad)
+                part._parameters[name] = changed[parameter]
             for name, buffer in part._buffers.items():
                 part._buffers[name] = None if buffer is None else change(buffer)
     return module

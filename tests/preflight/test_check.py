@@ -5,20 +5,25 @@ import time
 
 import pytest
 import torch
+from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE, ChunkedLogProbFunction
+from trl.trainer.utils import _CHUNKED_LOGPROB_CHUNK_SIZE
 from typer.testing import CliRunner
 
 from rewards.cli.app import app
-from rewards.cli.configs import sections, shipped
+from rewards.cli.configs import find_config, sections, shipped
 from rewards.errors import InputError
 from rewards.preflight import checking
 from rewards.preflight.drawing import _measured, host_reads
-from rewards.preflight.layers import by_layers
+from rewards.preflight.layers import by_layers, shortened
 from rewards.preflight.measuring import Measure
 from rewards.preflight.models import CPU, build_model, build_pipeline, described, published
 from rewards.preflight.pretend import pretended
 from rewards.preflight.report import Estimate, Knob, Report, read_memory
+from rewards.preflight.writing import PROMPT_TOKENS, TILE, _LogProbs, _prompt_tokens
+from rewards.runs.config import load_config
 from rewards.trainers.diffusion.methods.ddpo import DDPO, DDPOConfig
 from rewards.trainers.diffusion.methods.flow_grpo import FlowGRPO, FlowGRPOConfig
+from rewards.trainers.language.settings import LanguageRunConfig
 
 PARAMETERS = {
     "stable-diffusion-v1-5/stable-diffusion-v1-5": {
@@ -33,9 +38,9 @@ PARAMETERS = {
 BILLIONS = {
     "Qwen/Qwen2.5-VL-3B-Instruct": 3.75, "Qwen/Qwen2.5-VL-7B-Instruct": 8.29, "Qwen/Qwen3-VL-8B-Instruct": 8.77,
     "llava-hf/llava-1.5-7b-hf": 7.06, "HuggingFaceTB/SmolVLM-500M-Instruct": 0.507,
-    "HuggingFaceTB/SmolVLM2-2.2B-Instruct": 2.25, "Salesforce/blip-vqa-base": 0.385,
+    "HuggingFaceTB/SmolVLM2-2.2B-Instruct": 2.25, "Salesforce/blip-vqa-base": 0.361,
 }  # fmt: skip
-"""As their pages say."""
+"""As their pages say; BLIP without the second copy of tied words that its page counts (0.385)."""
 
 
 def test_a_layer_is_measured():
@@ -159,6 +164,37 @@ def test_a_config_that_does_not_fit_says_what_to_change(tmp_path, monkeypatch):
     assert advice is not None and "trainer.gradient_checkpointing=true trainer.train_batch_size=" in advice[1]
     followed = CliRunner().invoke(app, ["check", "ddpo_shapes", *advice[1].split(), "--memory", "150MiB"])
     assert followed.exit_code == 0 and "fits into 0.1 GiB" in followed.output
+
+
+def test_the_loss_of_models_that_write_holds_what_trls_does():
+    assert TILE == (TOKEN_CHUNK_SIZE, _CHUNKED_LOGPROB_CHUNK_SIZE)
+    sizes = []
+    for loss in (
+        lambda *inputs: ChunkedLogProbFunction.apply(*inputs, None, torch.ones(300).long(), 1.0, TILE[1])[0],
+        _LogProbs.apply,
+    ):
+        inputs = torch.ones(300, 16, requires_grad=True), torch.ones(117, 16, requires_grad=True)
+        with Measure(real=True) as measure, measure.phase() as phase:
+            loss(*inputs).mean().backward()
+        sizes.append((phase.peak, [one.grad.shape for one in inputs]))
+    (theirs, shapes), ours = sizes
+    assert theirs == pytest.approx(300 * TILE[1] * 4, rel=0.03)  # and what kernels do in place on a GPU
+    assert ours == (pytest.approx(theirs, rel=0.03), shapes)
+    assert phase.flops == 4 * (2 * 300 * 16 * 117)  # logits twice, and two gradients
+
+
+def test_tied_weights_are_counted_once():
+    known = described("Qwen/Qwen2.5-VL-3B-Instruct")
+    with pretended(CPU):
+        model = build_model(shortened(known), torch.bfloat16)
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+
+
+def test_tokens_of_a_prompt_are_counted_where_it_is_here():
+    config = load_config(LanguageRunConfig, find_config("grpo_shapes"), ["data.held_out.n=1"])
+    assert _prompt_tokens(config) == 5  # begin, three words, and the turn's end
+    config.data.source = "data/captions"
+    assert _prompt_tokens(config) == PROMPT_TOKENS
 
 
 def test_where_the_host_waits_is_listed():
