@@ -272,7 +272,8 @@ class _Sent:
 
     def _forget(self) -> None:
         with self._lock:
-            sizes = {key: len(one.result().text) for key, one in self._known.items() if one.done()}
+            done = {key: one for key, one in self._known.items() if one.done() and not one.exception()}
+            sizes = {key: len(one.result().text) for key, one in done.items()}
             kept = sum(sizes.values())
             for key in list(sizes)[:-1]:  # from the one that was wanted longest ago
                 if kept > MOST_KEPT:
