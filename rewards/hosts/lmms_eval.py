@@ -3,19 +3,23 @@
     from rewards.hosts.lmms_eval import RewardTask
     task = RewardTask("reward.yaml"); process_results, overall = task.process_results, task.mean("overall")
 
-and in the YAML `process_results: !function utils.process_results` with a metric `rewards_overall` whose aggregation is
-`!function utils.overall`. The picture is the document's `image`. All texts are judged in one pass when the first metric
-is aggregated. A text that cannot be judged is left out of the means and counted by `task.abstained`.
+and in the YAML `process_results: !function utils.process_results` and `process_results_use_image: true` (else lmms-eval
+takes the pictures out of the documents first), with a metric `rewards_overall` whose aggregation is `!function
+utils.overall`. The picture is the document's `image`. All texts are judged in one pass when the first metric is
+aggregated. A text that cannot be judged is left out of the means and counted by `task.abstained`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from rewards.calling import score_guarded
 from rewards.hosts.shared import PICTURE_KEYS, columns_of, first_of, resident_reward
 from rewards.scores import Scores
+
+logger = logging.getLogger(__name__)
 
 Aggregation = Callable[[Sequence["Item"]], float]
 
@@ -75,4 +79,6 @@ class RewardTask:
             pictures = [first_of(doc, PICTURE_KEYS) for doc in docs]
             self._scores = score_guarded(self.reward, pictures, [item.text for item in items], **columns_of(docs))
             self._items = items
+            if docs and bool(self._scores.abstained.all()) and pictures.count(None) == len(docs):
+                logger.warning("no document has a picture: set process_results_use_image: true in the task's YAML")
         return self._scores
