@@ -22,6 +22,7 @@ from rewards.judges.decoders.inputs import ARCHITECTURES, TextModel, stackable
 from rewards.judges.decoders.plain import Plain
 from rewards.judges.decoders.rows import Abstained, Asked, Group, Pictured, Rows
 from rewards.judges.decoders.tasks import Batch, Task
+from rewards.judges.decoders.trees import WholeTrees
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -80,7 +81,7 @@ class Engine:
         results: dict[int, Result | Abstained] = {place: Abstained(reason) for place, reason in refused.items()}
         if self.text_model is not None:
             try:
-                for batch in _ahead(self._batches(self.text_model, pictured, asked, task)):
+                for batch in _ahead(self._prepared(self.text_model, pictured, asked, task)):
                     for group, values in self._within_memory(self.text_model, batch, task):
                         for places, value in zip(group.places, values):
                             results.update(dict.fromkeys(places, value))
@@ -97,6 +98,14 @@ class Engine:
             if isinstance(result := results[place], Abstained):
                 logger.warning("judge %s abstains: %s", self.name, result.reason)
         return [results[place] for place in range(len(asked))]
+
+    def _prepared(
+        self, model: TextModel, pictured: Sequence[Pictured], asked: Sequence[Asked], task: Task[Result]
+    ) -> Iterator[Batch]:
+        """Batches, those of whole trees with the inputs of their pass."""
+        for batch in self._batches(model, pictured, asked, task):
+            trees = WholeTrees(model).prepare(batch.groups, batch.trees) if batch.trees else None
+            yield batch._replace(prepared=trees)
 
     def _batches(
         self, model: TextModel, pictured: Sequence[Pictured], asked: Sequence[Asked], task: Task[Result]

@@ -91,6 +91,7 @@ class Forest(NamedTuple):
         owners: `(B, T)`; -1 where a row is over.
         parents: `(B, T)`.
         kept: `(K,)` places in the flattened batch, tree by tree.
+        root: Tokens of the shortest root.
     """
 
     tokens: torch.Tensor
@@ -98,27 +99,41 @@ class Forest(NamedTuple):
     owners: torch.Tensor
     parents: torch.Tensor
     kept: torch.Tensor
+    root: int
 
-    def visible(self) -> torch.Tensor:
-        """`(B, T, T)` bool: which tokens (columns) each one (rows) sees: root, branch and own segment, up to itself.
+    def to(self, device: torch.device) -> Forest:
+        """The same on the device."""
+        tokens, depths, owners, parents, kept = (sent(tensor, device) for tensor in self[:5])
+        return Forest(tokens, depths, owners, parents, kept, self.root)
+
+    def mask(self, dtype: torch.dtype) -> torch.Tensor:
+        """`(B, 1, T, T)` on the forest's device: 0 where a token (row) sees another (column), else the dtype's least.
+
+        A token sees root, branch and own segment, up to itself. Roots see their past and are seen by all: what lies
+        beyond the shortest root, often a tenth of the whole, is all that has to be compared.
 
         Example:
-            >>> plant([grow([[1, 2], [1, 3]], [1, 1])], "cpu").visible()[0].int().tolist()
+            >>> (plant([grow([[1, 2], [1, 3]], [1, 1])]).mask(torch.float32)[0, 0] == 0).int().tolist()
             [[1, 0, 0], [1, 1, 0], [1, 0, 1]]
         """
-        owners = self.owners[:, None, :]
-        seen = (owners == self.owners[:, :, None]) | (owners == self.parents[:, :, None]) | (owners == 0)
-        return seen.tril()
+        rows, length = self.tokens.shape
+        hidden = torch.finfo(dtype).min
+        past = torch.full((length, length), hidden, dtype=dtype, device=self.tokens.device).triu_(1)
+        mask = past.repeat(rows, 1, 1)
+        owners, parents = self.owners[:, self.root :], self.parents[:, self.root :, None]
+        columns = owners[:, None, :]
+        seen = (columns == owners[:, :, None]) | (columns == parents) | (columns == 0)
+        mask[:, self.root :, self.root :].masked_fill_(~seen, hidden)
+        return mask[:, None]
 
 
-def plant(trees: Sequence[Tree], device: torch.device | str) -> Forest:
-    """Trees as one batch: a single copy to the device."""
+def plant(trees: Sequence[Tree]) -> Forest:
+    """Trees as one batch, on the host."""
     longest = max(map(len, trees))
     rows = np.zeros((4, len(trees), longest), dtype=np.int64)
     rows[2:] = -1
     for at, tree in enumerate(trees):
         rows[:, at, : len(tree)] = tree.tokens, tree.depths, tree.owners, tree.parents
     kept = np.concatenate([tree.kept + at * longest for at, tree in enumerate(trees)])
-    moved = sent(torch.from_numpy(np.concatenate([rows.ravel(), kept])), device)
-    tokens, depths, owners, parents = moved[: rows.size].view(rows.shape)
-    return Forest(tokens, depths, owners, parents, moved[rows.size :])
+    tokens, depths, owners, parents = torch.from_numpy(rows)
+    return Forest(tokens, depths, owners, parents, torch.from_numpy(kept), min(tree.root for tree in trees))

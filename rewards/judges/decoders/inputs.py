@@ -89,11 +89,11 @@ class TextModel:
     def positions(self, rows: Sequence[Sequence[int]], groups: Sequence[Group]) -> tuple[torch.Tensor, list[int]]:
         """Positions `(B, T)` or `(3, B, T)` of rows that hold pictures, and the position that follows each row.
 
-        Worked out on the host: on the device it would wait for the device once a picture.
+        They are worked out and stay on the host: on the device it would be waited for once a picture.
         """
         lengths, longest = [len(row) for row in rows], max(map(len, rows))
         if not self._rotary_3d or "image_grid_thw" not in groups[0].inputs:
-            return torch.arange(longest, device=self.device).expand(len(rows), -1), lengths
+            return torch.arange(longest).expand(len(rows), -1), lengths
         found, following = torch.zeros(3, len(rows), longest, dtype=torch.long), []
         for at, (row, group) in enumerate(zip(rows, groups)):
             tokens = torch.tensor([list(row)])
@@ -105,17 +105,21 @@ class TextModel:
             )
             found[:, at, : len(row)] = at_row[:, 0]
             following.append(int(at_row.max()) + 1)
-        return sent(found, self.device), following
+        return found, following
 
     def pictures(self, rows: Sequence[Sequence[int]], groups: Sequence[Group], longest: int) -> dict[str, torch.Tensor]:
-        """The vision tower's inputs of several rows as one batch, on the device."""
+        """The vision tower's inputs of several rows as one batch, where they are."""
         together = {key: _together([group.inputs[key] for group in groups]) for key in groups[0].inputs}
         if self._type_ids:
             kinds = [self.processor.create_mm_token_type_ids([list(row)])[0] for row in rows]
             together[self._type_ids] = torch.tensor([list(row) + [0] * (longest - len(row)) for row in kinds])
+        return together
+
+    def moved(self, pictures: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """What :meth:`pictures` gave, on the device."""
         return {
             key: value if key == "image_grid_thw" and self._sizes_stay else sent(value, self.device)
-            for key, value in together.items()
+            for key, value in pictures.items()
         }
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from transformers import DynamicCache
 
-from rewards.judges.decoders.inputs import TextModel
+from rewards.judges.decoders.inputs import TextModel, sent
 from rewards.judges.decoders.packing import Segment, pack, rows_of, tokens_of
 from rewards.judges.decoders.prefix_tree import Branch, Plan, plan
 from rewards.judges.decoders.rows import Group
@@ -94,9 +94,8 @@ class SharedPrefix:
         mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows]).to(model.device)
         positions, following = model.positions(rows, groups)
         cache = DynamicCache(config=model.text_config)
-        hidden = model.forward(
-            tokens.to(model.device), mask, positions, model.pictures(rows, groups, longest), cache=cache
-        )
+        pictures = model.moved(model.pictures(rows, groups, longest))
+        hidden = model.forward(tokens.to(model.device), mask, sent(positions, model.device), pictures, cache=cache)
         return hidden, State(cache, mask, torch.tensor(following, device=model.device))
 
     def _packed_leaves(

@@ -15,7 +15,7 @@ from rewards.judges.decoders.plain import Plain
 from rewards.judges.decoders.reading import log_probabilities, table
 from rewards.judges.decoders.rows import Asked, Group
 from rewards.judges.decoders.shared_prefix import SharedPrefix
-from rewards.judges.decoders.trees import WholeTrees
+from rewards.judges.decoders.trees import Prepared, WholeTrees
 from rewards.judges.decoders.writing import write
 
 Result = TypeVar("Result")
@@ -25,10 +25,15 @@ POSITIONS_AT_ONCE = 256
 
 
 class Batch(NamedTuple):
-    """Groups that go through the model together, with their trees where they go as whole trees."""
+    """Groups that go through the model together, with their trees where they go as whole trees.
+
+    Attributes:
+        prepared: The inputs of a pass over the trees, where they were made beside the one before.
+    """
 
     groups: list[Group]
     trees: list[Tree]
+    prepared: Prepared | None = None
 
 
 class Task(ABC, Generic[Result]):
@@ -78,7 +83,8 @@ class Read(Task[torch.Tensor]):
 
     def _together(self, model: TextModel, batch: Batch, token_budget: int) -> list[list[torch.Tensor]]:
         if batch.trees:
-            hidden = WholeTrees(model).hidden(batch.groups, batch.trees)
+            trees = WholeTrees(model)
+            hidden = trees.hidden(batch.prepared or trees.prepare(batch.groups, batch.trees))
         else:
             hidden = SharedPrefix(model).hidden(batch.groups[0], token_budget)
         readings = [reading for group in batch.groups for reading in group.readings]

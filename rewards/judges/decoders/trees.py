@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
-from rewards.judges.decoders.forest import Tree, plant
-from rewards.judges.decoders.inputs import TextModel
+from rewards.judges.decoders.forest import Forest, Tree, plant
+from rewards.judges.decoders.inputs import TextModel, sent
 from rewards.judges.decoders.rows import Group
+
+
+class Prepared(NamedTuple):
+    """A pass's inputs, still on the host.
+
+    Attributes:
+        forest: The trees.
+        positions: `(B, T)` or `(3, B, T)`.
+        pictures: As :meth:`TextModel.pictures` gives them.
+    """
+
+    forest: Forest
+    positions: torch.Tensor
+    pictures: dict[str, torch.Tensor]
 
 
 class WholeTrees:
@@ -21,16 +36,22 @@ class WholeTrees:
     def __init__(self, model: TextModel) -> None:
         self.model = model
 
-    def hidden(self, groups: Sequence[Group], trees: Sequence[Tree]) -> torch.Tensor:
+    def prepare(self, groups: Sequence[Group], trees: Sequence[Tree]) -> Prepared:
+        """All that needs no device: another thread may do it while the model is busy."""
+        forest = plant(trees)
+        rows = [tree.tokens.tolist() for tree in trees]
+        pictures = self.model.pictures(rows, groups, forest.tokens.shape[1])
+        return Prepared(forest, self._positions(groups, trees, forest.depths), pictures)
+
+    def hidden(self, prepared: Prepared) -> torch.Tensor:
         """The states `(K, D)` at the positions that the groups read, group by group, sequence by sequence."""
         model = self.model
-        forest = plant(trees, model.device)
-        rows = [tree.tokens.tolist() for tree in trees]
+        forest = prepared.forest.to(model.device)
         states = model.forward(
             forest.tokens,
-            model.mask(forest.visible()),
-            self._positions(groups, trees, forest.depths),
-            model.pictures(rows, groups, forest.tokens.shape[1]),
+            forest.mask(model.model.dtype),
+            sent(prepared.positions, model.device),
+            model.moved(prepared.pictures),
         )
         return states.flatten(0, 1)[forest.kept]
 
@@ -40,9 +61,8 @@ class WholeTrees:
         at_roots, following = self.model.positions(roots, groups)
         if at_roots.ndim == 2:
             return depths
-        ends = torch.tensor([tree.root for tree in trees], device=depths.device)[:, None]
-        after = depths - ends + torch.tensor(following, device=depths.device)[:, None]
-        positions = after.expand(3, -1, -1).clone()
-        inside = torch.arange(at_roots.shape[2], device=depths.device) < ends
+        ends = torch.tensor([tree.root for tree in trees])[:, None]
+        positions = (depths - ends + torch.tensor(following)[:, None]).expand(3, -1, -1).clone()
+        inside = torch.arange(at_roots.shape[2]) < ends
         positions[:, :, : at_roots.shape[2]] = torch.where(inside, at_roots, positions[:, :, : at_roots.shape[2]])
         return positions

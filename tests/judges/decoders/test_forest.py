@@ -22,8 +22,8 @@ def families(draw):
 @given(st.lists(families(), min_size=1, max_size=4))
 def test_every_position_that_is_read_sees_its_own_sequence_and_nothing_else(groups):
     trees = [grow(sequences, keep) for sequences, keep in groups]
-    forest = plant(trees, "cpu")
-    visible = forest.visible()
+    forest = plant(trees)
+    visible = forest.mask(torch.float32)[:, 0] == 0
     width = forest.tokens.shape[1]
     kept = iter(forest.kept.tolist())
     for sequences, keep in groups:
@@ -39,7 +39,7 @@ def test_every_position_that_is_read_sees_its_own_sequence_and_nothing_else(grou
 @given(st.lists(families(), min_size=1, max_size=4))
 def test_a_row_that_is_over_sees_something(groups):
     """A row of a mask without anything visible would be NaN in a softmax."""
-    visible = plant([grow(sequences, keep) for sequences, keep in groups], "cpu").visible()
+    visible = plant([grow(sequences, keep) for sequences, keep in groups]).mask(torch.float32)[:, 0] == 0
     assert visible.any(-1).all()
 
 
