@@ -31,14 +31,16 @@ $(HOSTS)/.installed: tests/hosts/requirements.txt $(INSTALLED)
 	$(HOSTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/hosts/requirements.txt
 	touch $@
 
-# The tests with the oldest versions that pyproject.toml allows; those of Python 3.11, for which they were built.
+# The tests with the oldest versions that pyproject.toml allows; those of Python 3.11, for which they were built. The
+# oldest datasets takes no newer fsspec; without it uv would rather take a newer datasets.
+OLDEST_WITH := fsspec==2026.2.0
 test-oldest: $(OLDEST)/.installed
 	HF_HUB_OFFLINE=1 $(OLDEST)/bin/python -m pytest
 
 $(OLDEST)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(OLDEST)/bin/uv pip install --python $(OLDEST)/bin/python --resolution lowest-direct --editable '.[test]'
+	$(OLDEST)/bin/uv pip install --python $(OLDEST)/bin/python --resolution lowest-direct --editable '.[test]' $(OLDEST_WITH)
 	touch $@
 
 lint: $(INSTALLED)
