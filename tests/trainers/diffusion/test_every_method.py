@@ -71,7 +71,7 @@ def test_adapter_loads_in_plain_diffusers_and_draws_as_the_policy(tmp_path, meth
 
 
 @pytest.mark.parametrize("method", ["nft", "awm"])  # the others: test_trainer.py, test_reward_gradient.py
-def test_a_simple_reward_is_learnt(tmp_path, method):
+def test_nft_and_awm_learn_redness(tmp_path, method):
     trainer = new_trainer(
         tmp_path,
         method,

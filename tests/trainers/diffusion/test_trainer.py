@@ -56,7 +56,7 @@ def new_trainer(folder, reward=redness, pipeline="zero_snr", eval_prompts=None, 
     return DDPOTrainer(made, reward, PROMPTS, settings(folder, **changes), eval_prompts=eval_prompts, audit=audit)
 
 
-def test_a_simple_reward_is_learnt(tmp_path):
+def test_ddpo_learns_redness_and_logs_it(tmp_path):
     targets = ["to_q", "to_k", "to_v", "to_out.0", "ff.net.0.proj", "ff.net.2", "proj_in", "proj_out", "conv1", "conv2"]
     trainer = new_trainer(
         tmp_path,
