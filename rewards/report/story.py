@@ -24,6 +24,8 @@ from rewards.runs.evaluations import Evaluation, EvaluationLog, HeldOutSample
 from rewards.runs.summary import Gain, gains, gap_growth
 from rewards.tables import Table
 
+_UNSEEN = " A run keeps the pictures of some samples only."
+
 
 class Story:
     """The parts of the page that are about one run.
@@ -128,8 +130,9 @@ class Story:
             apart = overrated(last, audit)
             if apart:
                 shown = apart[: self.limit]
+                all_seen = all(self.pictures.file(last.step, sample) for sample in shown)
                 html += _note(f"The {len(shown)} of {len(last.samples)} held-out samples at step {last.step} that the "
-                              f"judge scores most above {audit}.")  # fmt: skip
+                              f"judge scores most above {audit}.{'' if all_seen else _UNSEEN}")  # fmt: skip
                 html += self._cards(shown, last.step)
         return html
 
