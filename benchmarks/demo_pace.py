@@ -29,6 +29,7 @@ class Pace:
         cpu_seconds: Of the command and the processes that it started.
         longest_silence: Seconds.
         after: The last words before it.
+        silences: All above 8 seconds, with the last words before each.
         threads: `OMP_NUM_THREADS`, None where it was not set.
     """
 
@@ -36,19 +37,19 @@ class Pace:
     cpu_seconds: float
     longest_silence: float
     after: str
+    silences: list[tuple[float, str]]
     threads: str | None
 
 
 def watch(command: list[str]) -> Pace:
     """Run a command, showing what it writes."""
     started = last = time.monotonic()
-    longest, words, after = 0.0, "the start", "the start"
+    words, silences = "the start", [(0.0, "the start")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None
     while written := os.read(process.stdout.fileno(), 65536):
         now = time.monotonic()
-        if now - last > longest:
-            longest, after = now - last, words
+        silences.append((round(now - last, 1), words))
         last, words = now, written.decode(errors="replace").strip()[-120:] or words
         sys.stdout.write(written.decode(errors="replace"))
         sys.stdout.flush()
@@ -58,8 +59,8 @@ def watch(command: list[str]) -> Pace:
     return Pace(
         round(time.monotonic() - started, 1),
         round(used.ru_utime + used.ru_stime, 1),
-        round(longest, 1),
-        after,
+        *max(silences),
+        [silence for silence in silences if silence[0] > 8],
         os.environ.get("OMP_NUM_THREADS"),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from importlib import import_module
 from pathlib import Path
 
 import typer
@@ -20,9 +22,28 @@ def demo(
     """Train a generator with TIFA and a captioner with HarmonicEval in the shapes world, then rerank; ends with a
     table.
     """
-    typer.echo("loading ...")
+    _load()
     from rewards.demo.run import demo_tables, format_tables, run_demo
 
     summary = run_demo(out, seed, overwrite)
     typer.echo(format_tables(demo_tables(summary)))
     typer.echo(f"\n{summary['seconds'] / 60:.1f} minutes; open {out / 'report.html'}")
+
+
+def _load() -> None:
+    """Import what takes long on a machine that has never done it, with a dot a second; small models need no bars."""
+    loaded = threading.Event()
+
+    def dots() -> None:
+        while not loaded.wait(1):
+            typer.echo(".", nl=False)
+
+    typer.echo("loading ", nl=False)
+    threading.Thread(target=dots, daemon=True).start()
+    try:
+        import rewards.demo.run  # noqa: F401
+    finally:
+        loaded.set()
+    typer.echo()
+    for library in ("diffusers", "transformers"):
+        import_module(f"{library}.utils.logging").disable_progress_bar()

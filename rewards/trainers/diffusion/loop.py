@@ -163,7 +163,7 @@ class DiffusionTrainer:
         total = self.stages.num_epochs
         progress = tqdm(total=total, initial=self.step, desc=self.method.name, unit="epoch", disable=not main)
         while self.step < total:
-            metrics = self._epoch(self.step)
+            metrics = self._epoch(self.step, progress)
             latest |= metrics
             self.step += 1
             self._log(metrics)
@@ -171,7 +171,6 @@ class DiffusionTrainer:
             self._idle.take(self._learned(metrics), f"epoch {self.step}")
             self.audit_gap.check()
             progress.update()
-            progress.set_postfix_str(f"reward {metrics[f'rewards/{self.reward.__name__}/overall/mean']:.3f}")
             last = self.step == total
             if last or (args.eval_freq and self.step % args.eval_freq == 0):
                 latest |= self._evaluate_and_log()
@@ -184,15 +183,18 @@ class DiffusionTrainer:
         self.accelerator.end_training()
         return latest
 
-    def _epoch(self, epoch: int) -> dict[str, float]:
+    def _epoch(self, epoch: int, progress: tqdm) -> dict[str, float]:
         """Draw, score, normalise, update."""
         args = self.method.args
         self.optimization.begin_epoch(rate := self.rates.at(epoch - self.stages.first_epoch(epoch)))
         self.method.begin_epoch(epoch)
+        progress.set_postfix_str("drawing")
         drawn = self.collector.epoch(self.method, self.policy, epoch)
         sampled = time.perf_counter()
         judged = gather(drawn.judged, drawn.local, with_details=False)
         rewards, metrics = self._take_scores(judged)
+        mean = f"reward {metrics[f'rewards/{self.reward.__name__}/overall/mean']:.3f}"
+        progress.set_postfix_str(f"{mean}, training")
         if args.per_prompt_stat_tracking:
             of_all = args.advantage_deviation == "epoch"
             advantages = self.statistics.advantages(drawn.prompt_rows, rewards, args.advantage_epsilon, of_all)
@@ -207,6 +209,7 @@ class DiffusionTrainer:
         prompts, metadata = [self.prompts[row] for row in rows], [self.metadata[row] for row in rows]
         batch = Batch(epoch, drawn.rollout, prompts, metadata, drawn.local, rewards, advantages)
         metrics |= self.method.update(batch)
+        progress.set_postfix_str(mean, refresh=False)
         self.average.update()
         metrics |= self.optimization.metrics()
         metrics["train/learning_rate"] = rate
