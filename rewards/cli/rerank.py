@@ -92,5 +92,10 @@ def _end(summary: Summary, folder: Path) -> None:
     )
     typer.echo(f"{summary.ranked} items, best candidate first, in {folder / 'ranked.jsonl'}", err=True)
     if summary.problems:
-        typer.echo(f"{summary.problems} problems are reported in {folder / 'problems.jsonl'}", err=True)
+        from rewards.runs.files import numbered_lines
+
+        problems = folder / "problems.jsonl"
+        _, first = next(numbered_lines(problems))
+        told = f"{first['file']}, line {first['line']}: {first['reason']}"
+        typer.echo(f"{summary.problems} problems are reported in {problems}; the first: {told}", err=True)
         raise typer.Exit(REPORTED)

@@ -20,7 +20,8 @@ from rewards.report.findings import (
     verdict,
 )
 from rewards.report.reading import Run
-from rewards.runs.evaluations import Evaluation, EvaluationLog, HeldOutSample
+from rewards.runs.evaluations import Evaluation, EvaluationLog, HeldOutSample, Judgment
+from rewards.runs.samples import read_samples
 from rewards.runs.summary import Gain, gains, gap_growth
 from rewards.tables import Table
 
@@ -91,7 +92,7 @@ class Story:
     def sections(self) -> list[tuple[str, str]]:
         """Titles and contents, those that have any."""
         if self.last is None:
-            return []
+            return [("Samples from training", html)] if (html := self._from_training()) else []
         found = [
             ("Where judge and audit disagree most", self._disagreements(self.last)),
             ("What is said", self._said()),
@@ -100,6 +101,23 @@ class Story:
             ("Lowest and highest scores", self._cases(self.last)),
         ]
         return [(title, html) for title, html in found if html]
+
+    def _from_training(self) -> str:
+        """The first and the last samples that a run without held-out prompts kept."""
+        rows = read_samples(self.run.folder)
+        steps = sorted({row["step"] for row in rows})
+        html = ""
+        for step in dict.fromkeys((steps[0], steps[-1]) if steps else ()):
+            kept = [row for row in rows if row["step"] == step]
+            samples = [
+                HeldOutSample(
+                    index, row["prompt"], Judgment(row["score"], row["parts"], None, {"answers": row["details"]}),
+                    text=row.get("text"),
+                )
+                for index, row in enumerate(kept[: 2 * self.limit])
+            ]  # fmt: skip
+            html += f"<h3>step {step}</h3>{self._cards(samples, step)}"
+        return html
 
     def _gain(self, label: str, gain: Gain, when_up: str, when_down: str) -> str:
         clear = gain.low > 0 or gain.high < 0

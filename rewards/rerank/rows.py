@@ -72,7 +72,7 @@ def parse_rows(
     if problem is not None:
         return Parsed(None, [problem], {})
     image, problem = _image(row["image"], folder)
-    problem = problem or _unusable_row(row, image, kind, max_text)
+    problem = problem or _unusable_row(row, image, kind, max_text, f". The row has {', '.join(map(str, rows[0]))}")
     if problem is not None:
         return Parsed(None, [problem], {})
     box = _edges(row["box"])
@@ -87,8 +87,8 @@ def parse_rows(
     return Parsed(Item(tuple(candidates), image, row["prompt"], row["question"], box, name, extra), notes, blocked)
 
 
-def _unusable_row(row: Mapping[str, object], image: object, kind: str | None, max_text: int) -> str | None:
-    """Why a row's prompt, question or picture cannot be used, or None."""
+def _unusable_row(row: Mapping[str, object], image: object, kind: str | None, max_text: int, seen: str) -> str | None:
+    """Why a row's prompt, question or picture cannot be used, or None; `seen` tells the keys that it has."""
     for name, types in (("prompt", (str, int)), ("question", (str,))):
         value = row[name]
         if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
@@ -96,11 +96,11 @@ def _unusable_row(row: Mapping[str, object], image: object, kind: str | None, ma
         if isinstance(value, str) and len(value) > max_text:
             return f"{name} has {len(value)} characters; at most {max_text} are judged"
     if image is None and kind == "texts":
-        return "lacks its picture: there is no image"
+        return f"lacks its picture: there is no image{seen}"
     if image is not None and kind == "pictures":
         return "has an image, which makes its candidates texts; the reward ranks pictures of a prompt"
     if image is None and row["prompt"] is None:
-        return "has neither a picture (for texts) nor a prompt (for pictures)"
+        return f"has neither a picture (for texts) nor a prompt (for pictures){seen}"
     return None
 
 

@@ -7,7 +7,8 @@ One JSON object a line::
      "text": "a red circle on white",            # for models that write ("image" is then the picture written about)
      "score": 0.75,                              # the training reward, null where the judge abstained
      "parts": {"color": 1.0, "shape": 0.5},      # by criterion or element type
-     "details": [{"question": "what color is the circle?", "answer": "blue", "expected": "red", "right": false}]}
+     "details": [{"question": "what color is the circle?", "answer": "blue", "expected": "red", "right": false}],
+     "index": 3}                                 # the prompt's number, where not the first are kept in order
 
 ``details`` rows are free-form objects; the report shows their fields as a small table. The same prompts should be
 written in each phase (a fixed held-out set), so that before and after stand side by side.
@@ -60,6 +61,7 @@ class SampleLog:
         score: float | None = None,
         parts: Mapping[str, float | None] | None = None,
         details: Sequence[Mapping[str, Json]] | None = None,
+        index: int | None = None,
     ) -> None:
         """Write one sample.
 
@@ -72,6 +74,7 @@ class SampleLog:
             score: The reward; None or NaN where the judge abstained.
             parts: Score by criterion or element type.
             details: The judge's answers, a mapping each.
+            index: Number of the prompt in the held-out set, where not the first of them are written in order.
 
         Raises:
             InputError: An unknown phase, or neither a picture nor a text.
@@ -89,6 +92,8 @@ class SampleLog:
         row["score"] = _finite(score)
         row["parts"] = {name: _finite(value) for name, value in (parts or {}).items()}
         row["details"] = [dict(detail) for detail in details or []]
+        if index is not None:
+            row["index"] = index
         append_line(self.path, row)
 
     def keep_until(self, step: int) -> None:

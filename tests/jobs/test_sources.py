@@ -132,7 +132,9 @@ def test_a_row_that_cannot_be_ranked_says_why(tmp_path, row, reason):
 
 def test_a_row_of_the_other_kind_is_reported_and_not_judged_as_what_it_is_not(tmp_path):
     captions = {"image": None, "prompt": "say it", "candidates": ["a dog", "a cat"]}
-    assert parse(tmp_path, captions, kind="texts").notes == ["lacks its picture: there is no image"]
+    assert parse(tmp_path, captions, kind="texts").notes == [
+        "lacks its picture: there is no image. The row has image, prompt, candidates"
+    ]
     pictures = {"image": "a.png", "prompt": "p", "candidates": ["a.png", "a.png"]}
     assert "the reward ranks pictures" in parse(tmp_path, pictures, kind="pictures").notes[0]
     assert parse(tmp_path, pictures, kind="texts").item and parse(tmp_path, captions).item.kind == "pictures"

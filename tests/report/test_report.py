@@ -156,6 +156,9 @@ def test_disagreements_and_lowest_scores_come_from_all_held_out_samples(tmp_path
     text = page_text(write_report([folder]).page)
     apart = text.split("Where judge and audit disagree most")[1].split("Not learned yet")[0]
     assert "The 2 of 3 held-out samples at step 30" in apart and "keeps the pictures of some samples only" in apart
+    SampleLog(folder).append(30, "after", "prompt 1", image=Image.new("RGB", (8, 8)), score=0.8, index=1)
+    page = write_report([folder]).page.read_text(encoding="utf-8")
+    assert "keeps the pictures" not in page and page.count('alt="prompt 1"') > 0
     assert apart.index("prompt 1 judge 0.80 color 0.80 audit 0.10") < apart.index("prompt 0")
     lowest = text.split("Lowest and highest scores")[1]
     assert "of all 3 held-out samples" in lowest and lowest.index("prompt 0") < lowest.index("prompt 1")

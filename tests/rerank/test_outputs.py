@@ -124,6 +124,7 @@ def test_command_with_yaml_and_overrides_and_its_exit_status(tmp_path, app):
     arguments = [str(tmp_path / "bad.jsonl"), "--config", str(config), "--out", str(tmp_path / "job2")]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 3 and "1 problems are reported in" in result.stderr
+    assert f"; the first: {tmp_path / 'bad.jsonl'}, line 6: " in result.stderr
     assert json.loads(result.stdout)["ranked"] == 5
 
 

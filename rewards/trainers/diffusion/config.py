@@ -99,7 +99,8 @@ class DiffusionConfig:
         eval_num_images_per_prompt: Pictures of each held-out prompt, always from the same noise.
         eval_num_steps, eval_eta, eval_guidance_scale: Sampler of evaluations; None takes the training
             sampler's (for eta the method's own choice).
-        num_logged_samples: Held-out pictures kept in `samples.jsonl` and the tracker at each evaluation.
+        num_logged_samples: Pictures kept in `samples.jsonl` and the tracker at each evaluation; in a run without
+            held-out prompts pictures of the training, as often.
 
         audit_before: Before training, audit the reward on the untrained model's own pictures of held-out prompts, the
             half of them that it scores highest (:mod:`rewards.audit`): print what it accepts, keep `audit.json` and

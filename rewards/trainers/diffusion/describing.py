@@ -22,6 +22,7 @@ from rewards.runs.evaluations import HeldOutSample, Judgment
 from rewards.runs.files import Json, write_whole
 from rewards.runs.folder import RunFolder
 from rewards.runs.samples import Phase, SampleLog
+from rewards.scores import Scores
 from rewards.trainers.diffusion.evaluation import Evaluation, EvaluationSet
 from rewards.trainers.diffusion.policy.base import Policy
 from rewards.trainers.diffusion.stages import Stages
@@ -37,11 +38,27 @@ def write_samples(log: SampleLog, step: int, phase: Phase, data: EvaluationSet, 
         data: The held-out prompts.
         evaluation: Pictures and scores.
     """
-    if not evaluation.pictures:
-        return
     rows = [number * data.images_per_prompt for number in range(len(evaluation.pictures))]
-    records = evaluation.judged.take(rows).records()
-    for prompt, array, record in zip(data.prompts, picture_grid_batch(evaluation.pictures), records):
+    _write(log, step, phase, data.prompts, evaluation.pictures, evaluation.judged.take(rows))
+
+
+def write_drawn(log: SampleLog, epoch: int, prompts: Sequence[str], pictures: Sequence[Tensor], judged: Scores) -> None:
+    """Keep pictures of an epoch of training, for a run that has no held-out prompts.
+
+    Args:
+        log: Where; their step is `epoch` + 1, that of the epoch's metrics.
+        epoch: From 0, whose pictures are those of the model before training.
+        prompts, pictures, judged: N of each.
+    """
+    _write(log, epoch + 1, "during" if epoch else "before", prompts, pictures, judged)
+
+
+def _write(
+    log: SampleLog, step: int, phase: Phase, prompts: Sequence[str], pictures: Sequence[Tensor], judged: Scores
+) -> None:
+    if not pictures:
+        return
+    for prompt, array, record in zip(prompts, picture_grid_batch(pictures), judged.records()):
         told = {name: value for name, value in record.items() if name not in ("overall", "parts", "abstained")}
         log.append(
             step,
@@ -89,25 +106,26 @@ def evaluation_record(
     return Record(step, reward.__name__, samples)
 
 
-def track_pictures(trackers: Sequence[GeneralTracker], step: int, evaluation: Evaluation) -> None:
-    """Send an evaluation's pictures to the trackers that show pictures (TensorBoard, W&B, trackio).
+def track_pictures(trackers: Sequence[GeneralTracker], step: int, shown: Sequence[Tensor], name: str) -> None:
+    """Send pictures to the trackers that show some (TensorBoard, W&B, trackio).
 
     Args:
         trackers: Accelerate's.
         step: Finished epochs.
-        evaluation: With pictures, or nothing is sent.
+        shown: The pictures, float32 (3, H, W) in [0, 1] each; nothing is sent where there are none.
+        name: What they are called there.
     """
-    if not evaluation.pictures:
+    if not shown:
         return
-    pictures = picture_grid_batch(evaluation.pictures)
+    pictures = picture_grid_batch(shown)
     for tracker in trackers:
         if tracker.name == "trackio":  # takes single pictures, and accelerate hands it none
             import trackio
 
-            tracker.log({"eval/pictures": trackio.Image(_sheet(pictures))}, step=step)
+            tracker.log({name: trackio.Image(_sheet(pictures))}, step=step)
         elif hasattr(tracker, "log_images"):
             extra = {"dataformats": "NHWC"} if tracker.name == "tensorboard" else {}
-            tracker.log_images({"eval/pictures": pictures}, step=step, **extra)
+            tracker.log_images({name: pictures}, step=step, **extra)
 
 
 def _sheet(pictures: np.ndarray) -> np.ndarray:

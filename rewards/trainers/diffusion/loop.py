@@ -36,12 +36,13 @@ from rewards.trainers.diffusion.checkpoint import (
     read_state,
     save_checkpoint,
 )
-from rewards.trainers.diffusion.collection import Collector
+from rewards.trainers.diffusion.collection import Collector, Drawn
 from rewards.trainers.diffusion.config import DiffusionConfig
 from rewards.trainers.diffusion.describing import (
     CardFacts,
     evaluation_record,
     track_pictures,
+    write_drawn,
     write_model_card,
     write_samples,
 )
@@ -116,6 +117,7 @@ class DiffusionTrainer:
         self.failures = self.scored = 0
         self.audit_gap = AuditGap(self.args.audit_max_gap)
         self.best = BestByAudit()
+        self._progress = tqdm(disable=True)
         self._idle = IdleRun(self.args.train_max_idle_epochs, "pictures")
         self._enter_stage(0)
         self.average = MovingAverage(self.policy, self.args.train_ema_decay)
@@ -161,16 +163,16 @@ class DiffusionTrainer:
         if self.step == 0:
             latest |= self._evaluate_and_log()
         total = self.stages.num_epochs
-        progress = tqdm(total=total, initial=self.step, desc=self.method.name, unit="epoch", disable=not main)
+        self._progress = tqdm(total=total, initial=self.step, desc=self.method.name, unit="epoch", disable=not main)
         while self.step < total:
-            metrics = self._epoch(self.step, progress)
+            metrics = self._epoch(self.step)
             latest |= metrics
             self.step += 1
             self._log(metrics)
             self._stop_if_failing(metrics)
             self._idle.take(self._learned(metrics), f"epoch {self.step}")
             self.audit_gap.check()
-            progress.update()
+            self._progress.update()
             last = self.step == total
             if last or (args.eval_freq and self.step % args.eval_freq == 0):
                 latest |= self._evaluate_and_log()
@@ -178,23 +180,24 @@ class DiffusionTrainer:
                 self._enter_stage(self.step)
             if last or (args.save_freq and self.step % args.save_freq == 0):
                 self.save_checkpoint()
-        progress.close()
+        self._progress.close()
         self.save_model()
         self.accelerator.end_training()
         return latest
 
-    def _epoch(self, epoch: int, progress: tqdm) -> dict[str, float]:
+    def _epoch(self, epoch: int) -> dict[str, float]:
         """Draw, score, normalise, update."""
         args = self.method.args
         self.optimization.begin_epoch(rate := self.rates.at(epoch - self.stages.first_epoch(epoch)))
         self.method.begin_epoch(epoch)
-        progress.set_postfix_str("drawing")
+        self._progress.set_postfix_str("drawing")
         drawn = self.collector.epoch(self.method, self.policy, epoch)
         sampled = time.perf_counter()
         judged = gather(drawn.judged, drawn.local, with_details=False)
         rewards, metrics = self._take_scores(judged)
         mean = f"reward {metrics[f'rewards/{self.reward.__name__}/overall/mean']:.3f}"
-        progress.set_postfix_str(f"{mean}, training")
+        self._progress.set_postfix_str(f"{mean}, training")
+        self._keep_drawn(epoch, drawn)
         if args.per_prompt_stat_tracking:
             of_all = args.advantage_deviation == "epoch"
             advantages = self.statistics.advantages(drawn.prompt_rows, rewards, args.advantage_epsilon, of_all)
@@ -209,13 +212,26 @@ class DiffusionTrainer:
         prompts, metadata = [self.prompts[row] for row in rows], [self.metadata[row] for row in rows]
         batch = Batch(epoch, drawn.rollout, prompts, metadata, drawn.local, rewards, advantages)
         metrics |= self.method.update(batch)
-        progress.set_postfix_str(mean, refresh=False)
+        self._progress.set_postfix_str(mean, refresh=False)
         self.average.update()
         metrics |= self.optimization.metrics()
         metrics["train/learning_rate"] = rate
         metrics |= {f"time/{phase}": seconds for phase, seconds in drawn.seconds.items()}
         metrics["time/train"] = time.perf_counter() - sampled
         return metrics
+
+    def _keep_drawn(self, epoch: int, drawn: Drawn) -> None:
+        """Keep some pictures of the training where no evaluation does: the first of each of some prompts, as often."""
+        args = self.args
+        due = epoch == 0 or epoch + 1 == self.stages.num_epochs or (args.eval_freq and epoch % args.eval_freq == 0)
+        if self._eval_set is not None or not due or not self.accelerator.is_main_process:
+            return
+        rows = [drawn.prompt_rows[index] for index in drawn.local]
+        chosen = [place for place, row in enumerate(rows) if row not in rows[:place]][: args.num_logged_samples]
+        pictures = list(self.policy.pictures(drawn.rollout.final[chosen]).cpu())
+        prompts = [self.prompts[rows[place]] for place in chosen]
+        write_drawn(self.sample_log, epoch, prompts, pictures, drawn.judged.scores.take(chosen))
+        track_pictures(self.accelerator.trackers, epoch + 1, pictures, "train/pictures")
 
     def _take_scores(self, judged: Judged) -> tuple[np.ndarray, dict[str, float]]:
         """Rewards of all processes in global order, and their metrics."""
@@ -302,7 +318,7 @@ class DiffusionTrainer:
                 evaluation_record(self.step, self._eval_set, evaluation, self.eval_reward, self.audit)
             )
             write_samples(self.sample_log, self.step, phase, self._eval_set, evaluation)
-            track_pictures(self.accelerator.trackers, self.step, evaluation)
+            track_pictures(self.accelerator.trackers, self.step, evaluation.pictures, "eval/pictures")
             if evaluation.audit is not None and self.best.update(self.step, float(np.nanmean(evaluation.audit))):
                 self._save_weights(self.folder.best)
             if self.step == 0 and self.args.audit_before:

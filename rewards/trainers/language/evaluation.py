@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ class HeldOutCallback(TrainerCallback):
         folder: the run folder; gets lines in `metrics.jsonl` (through the trainer's log), `samples.jsonl` and
             `evaluations.jsonl`.
         every: optimiser steps between evaluations; 0 for only before and after.
-        num_samples: texts kept in `samples.jsonl` at each evaluation.
+        num_samples: texts kept in `samples.jsonl` with their pictures at each evaluation, and as many of those that the
+            reward scores most above the first audit.
         max_gap: the run stops when the gap to an audit has grown by more than this since the first evaluation.
 
     Where there is an audit, `best/` in the folder holds the policy as the first one liked it best.
@@ -133,8 +135,10 @@ class HeldOutCallback(TrainerCallback):
     def _keep_samples(self, phase: Phase, step: int, judged: Judged) -> None:
         records = judged.scores.records()
         audits = {name: scores.records() for name, scores in judged.audits.items()}
-        for index in range(min(self.num_samples, len(judged.texts))):
-            row, record = self.held_out.rows[index], records[index]
+        kept = dict.fromkeys([*range(len(judged.texts))[: self.num_samples], *most_overrated(judged, self.num_samples)])
+        for index in kept:
+            row: Mapping[str, Any] = self.held_out.rows[index]
+            record = records[index]
             pictures = row_pictures(row)
             judges = {self.held_out.reward.__name__: record, **{name: rows[index] for name, rows in audits.items()}}
             self.samples.append(
@@ -143,10 +147,20 @@ class HeldOutCallback(TrainerCallback):
                 prompt=prompt_text(row["prompt"]) or "",
                 image=pictures[0] if pictures else None,
                 text=judged.texts[index],
-                score=record["overall"],  # type: ignore[arg-type]
-                parts=record["parts"],  # type: ignore[arg-type]
-                details=[{"judge": name, "overall": of["overall"], **of["parts"]} for name, of in judges.items()],  # type: ignore[dict-item]
+                score=record["overall"],
+                parts=record["parts"],
+                details=[{"judge": name, "overall": of["overall"], **of["parts"]} for name, of in judges.items()],
+                index=index,
             )
+
+
+def most_overrated(judged: Judged, count: int) -> list[int]:
+    """Places of the texts that the reward scores most above the first audit, at most `count`; none without an audit."""
+    if not judged.audits:
+        return []
+    apart = (judged.scores.overall - next(iter(judged.audits.values())).overall).tolist()
+    above = [place for place, gap in enumerate(apart) if gap > 0]  # not where one of them abstained
+    return sorted(above, key=lambda place: -apart[place])[:count]
 
 
 class _LastEvaluation(TrainerCallback):

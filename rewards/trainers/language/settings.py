@@ -82,7 +82,8 @@ class EvaluationSettings:
         batch_size: texts generated at a time.
         seed: of the noise.
         temperature: of the samples; default: the trainer's.
-        num_samples: texts kept for the report at each evaluation.
+        num_samples: texts kept for the report with their pictures at each evaluation, and as many of those that the
+            reward scores most above the first audit.
         audits: rewards that never train.
     """
 

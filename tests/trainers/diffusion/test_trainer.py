@@ -12,6 +12,7 @@ from diffusers import EulerDiscreteScheduler, UNet2DConditionModel
 from safetensors.torch import load_file
 
 from rewards.errors import InputError, RewardsError
+from rewards.report.page import write_report
 from rewards.runs.locks import locked
 from rewards.runs.metrics import read_metrics
 from rewards.runs.samples import read_samples
@@ -358,6 +359,17 @@ def test_trackers_get_metrics_and_pictures(tmp_path):
     accumulator = EventAccumulator(str(events)).Reload()
     assert "rewards/redness/overall/mean" in accumulator.Tags()["scalars"]
     assert accumulator.Tags()["images"] == ["eval/pictures"] or len(accumulator.Tags()["images"]) == 1
+
+
+def test_a_run_without_held_out_prompts_shows_pictures_of_its_training(tmp_path):
+    new_trainer(tmp_path, num_epochs=3, eval_freq=0).train()
+    samples = read_samples(tmp_path / "run")
+    assert [(sample["step"], sample["phase"]) for sample in samples] == [(1, "before")] * 2 + [(3, "during")] * 2
+    assert len({sample["prompt"] for sample in samples[:2]}) == 2  # not two of one prompt
+    assert all((tmp_path / "run" / sample["image"]).is_file() and sample["score"] is not None for sample in samples)
+    page = write_report([tmp_path / "run"]).page.read_text(encoding="utf-8")
+    shown = page.split("Samples from training")[1]
+    assert shown.count("<img") == 4 and samples[0]["prompt"] in shown
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ from rewards.functions import FunctionReward
 from rewards.generation.texts import Written
 from rewards.runs.evaluations import EvaluationLog
 from rewards.runs.metrics import read_metrics
+from rewards.runs.samples import read_samples
 from rewards.scores import Scores
 from rewards.trainers.audit import AuditGapExceeded
 from rewards.trainers.language import held_out as held_out_module
 from rewards.trainers.language.curves import MetricsCallback
-from rewards.trainers.language.evaluation import HeldOutCallback
+from rewards.trainers.language.evaluation import HeldOutCallback, most_overrated
 from rewards.trainers.language.guards import AbstentionGuard, FiniteSteps, IdleGuard
 from rewards.trainers.language.held_out import HeldOut, common_means
 
@@ -62,6 +63,18 @@ def writer(monkeypatch):
 
     monkeypatch.setattr(held_out_module.HeldOut, "_write", write)
     return made
+
+
+def test_the_first_texts_and_those_that_the_judge_overrates_are_kept(writer, tmp_path):
+    held_out = HeldOut(ROWS, FunctionReward(judge), [FunctionReward(nothing)], batch_size=2)
+    judged = held_out.evaluate(None, None)  # 1, abstained, 5, 7 and 9 above the audit
+    assert most_overrated(judged, 2) == [4, 3] and len(most_overrated(judged, 9)) == 4
+    HeldOutCallback(held_out, tmp_path, num_samples=3)._keep_samples("before", 0, judged)
+    kept = read_samples(tmp_path)
+    assert [row["index"] for row in kept] == [0, 1, 2, 4, 3]
+    assert [row["text"] for row in kept] == [judged.texts[row["index"]] for row in kept]
+    alone = HeldOut(ROWS, FunctionReward(judge), [], batch_size=2)
+    assert most_overrated(alone.evaluate(None, None), 2) == []
 
 
 def test_an_evaluation_judges_every_text_once_and_keeps_all(writer, tmp_path):
