@@ -69,7 +69,7 @@ def trainer_arguments(config_class: type, trainer: Mapping[str, object], checkpo
             continued exactly.
     """
     chosen = {key: value for key, value in trainer.items() if key not in _OWN}
-    settings = _current_names({**_defaults(), **chosen, "output_dir": str(checkpoints), "seed": seed})
+    settings = _current_names(config_class, {**_defaults(), **chosen, "output_dir": str(checkpoints), "seed": seed})
     try:
         arguments: Any = load_config(config_class, overrides=settings)
     except InputError as error:
@@ -85,7 +85,7 @@ def trainer_identity(trainer: Mapping[str, object], arguments: Any, own: OwnTrai
     """The settings of a trainer that its result depends on; a setting at its default is as if it was not set."""
     config_class = type(arguments)
     defaults = {field.name: field.default for field in dataclasses.fields(config_class)}
-    chosen = _current_names({**_defaults(), **{k: v for k, v in trainer.items() if k not in _OWN}})
+    chosen = _current_names(config_class, {**_defaults(), **{k: v for k, v in trainer.items() if k not in _OWN}})
     settings = {
         name: as_json(getattr(arguments, name)) for name in chosen if getattr(arguments, name) != defaults.get(name)
     }
@@ -112,11 +112,12 @@ def _defaults() -> dict[str, object]:
     }
 
 
-def _current_names(settings: Mapping[str, object]) -> dict[str, object]:
-    """`gradient_checkpointing` under the name that transformers wants; it warns of the other."""
+def _current_names(config_class: type, settings: Mapping[str, object]) -> dict[str, object]:
+    """`gradient_checkpointing` under the name that transformers wants from 5.23 on; it warns of the other."""
     new = {"gradient_checkpointing": "activation_checkpointing"}
     new["gradient_checkpointing_kwargs"] = "activation_checkpointing_kwargs"
-    return {new.get(key, key): value for key, value in settings.items()}
+    known = {field.name for field in dataclasses.fields(config_class)}
+    return {new[key] if new.get(key) in known else key: value for key, value in settings.items()}
 
 
 def _check_checkpoint_period(arguments: Any) -> None:
