@@ -32,6 +32,7 @@ COMPARED = {
         "preflight_measured.json",
         "tests/preflight/test_measured.py",
     ),
+    ("docs/guides/clusters.md", "| pictures x texts |"): ("gpu_counts.json", "tests/preflight/test_measured.py"),
     ("docs/guides/score_files.md", "| what | CPU time |"): ("large_files.json", "tests/test_guides.py"),
     ("docs/shapes_world.md", "| part | class |"): ("judges_other_generator.json", FINDINGS),
     ("docs/guides/audit.md", "| texts | rater before"): ("audit_shapes.json", AUDIT),

@@ -16,3 +16,20 @@ def test_estimates_are_near_what_was_measured(name):
     assert abs(found["estimate"] / found["storages"] - 1) <= 0.15
     cells = [f"{found[key] / 2**20:.0f}" for key in ("estimate", "storages", "resident")]
     assert f"| `{name}` | {' | '.join(cells)} | {found['estimate'] / found['storages']:.2f} |" in GUIDE
+
+
+def test_the_counts_are_those_of_the_raw_file():
+    counts = json.loads((ROOT / "benchmarks" / "results" / "gpu_counts.json").read_text("utf-8"))
+    ratios = []
+    for name, now in counts["now"].items():
+        old = counts["old"][name]
+        told = (
+            [f"{one['vision']['forwards']}" for one in (old, now)],
+            [f"{one['language']['forwards']}" for one in (old, now)],
+        )
+        rest = [[f"{one['reads']}" for one in (old, now)]]
+        rest += [[f"{one[key]:.1f}" for one in (old, now)] for key in ("host_ms_a_text", "beside_ms_a_text")]
+        assert f"| {name} | {' | '.join(' -> '.join(pair) for pair in (*told, *rest))} |" in GUIDE
+        ratios.append(f"{old['host_ms_a_text'] / now['host_ms_a_text']:.1f}")
+        assert now["reads"] <= 2 * now["language"]["forwards"] and now["vision"]["forwards"] <= 12 / 8 + 1
+    assert f"The calling thread has {' and '.join(ratios)} times less to do" in GUIDE
