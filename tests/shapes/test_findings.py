@@ -308,3 +308,10 @@ def test_the_demo_from_a_second_seed():
     assert f"Counting gains {oracle['counting']['gain']:+.3f}" in told
     assert f"the trained pipeline has {guidance['trained_audit']:.3f}" in told
     assert f"{demo['pace']['cpu_seconds']:.0f} CPU seconds" in told
+    again = json.loads((RESULTS / "demo_seed1_again.json").read_text())
+    for run in (demo, again):
+        assert run["pace"]["threads"] == "1"
+    assert all(again[part][key] == demo[part][key] for part in ("nft", "grpo") for key in ("reward", "audits"))
+    assert again["best_of_8"] == demo["best_of_8"]
+    assert f"in {again['pace']['cpu_seconds']:.0f} CPU seconds; the longest silence was" in told
+    assert f"silence was {again['pace']['longest_silence']:.1f} s" in told
