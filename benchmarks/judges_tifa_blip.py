@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
 import sys
 import tempfile
@@ -42,6 +43,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from rewards import TIFA, Question, QuestionStore
 from rewards.judges.loading import load_judge
 from rewards.judges.presets import PRESETS
 from rewards.shapes.datasets import sample_scenes
@@ -49,6 +51,8 @@ from rewards.shapes.language import describe
 from rewards.shapes.questions import questions_for
 from rewards.shapes.render import render
 from rewards.tifa.matching import AnswerMatcher, is_closed
+
+RESULTS = Path(__file__).resolve().parent / "results" / "judges_tifa_blip.json"
 
 Rows = tuple[list[str], list[str], list[list[str]]]
 """File, question and choices of every row."""
@@ -136,6 +140,7 @@ def main() -> None:
     parser.add_argument("--shapes", type=int, default=60, help="pictures of the shapes world; 0 for none")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    found = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if options.shapes:
@@ -152,6 +157,32 @@ def main() -> None:
             rows = ([file for file in files for _ in questions], questions * len(files), choices * len(files))
             print(f"\n{len(questions)} questions on each of {len(files)} pictures")
             compare(official, judge, rows, options.distinct)
+            found[f"{len(questions)} questions"] = scored(official, judge, rows, folder / f"{len(questions)}.sqlite")
+    about = {"command": "python benchmarks/judges_tifa_blip.py", "date": time.strftime("%Y-%m-%d")}
+    RESULTS.write_text(json.dumps({**about, "torch": torch.__version__, "results": found}, indent=1) + "\n")
+
+
+def scored(official: Any, judge: Any, rows: Rows, path: Path) -> dict[str, float]:
+    """The same rows through `TIFA.score`, one prompt a picture, in turns with the official scorer; the best of two."""
+    files = list(dict.fromkeys(rows[0]))
+    store = QuestionStore(path)
+    for file, question, choices in zip(*rows):
+        store.add([Question(question, tuple(choices), choices[0], question, "object", file, file)])
+    reward = TIFA(judge, store, matcher=new_matcher())
+    their_times, our_times = [], []
+    for _ in range(2):
+        expected, spent = measure(lambda: theirs(official, rows))
+        their_times.append(spent)
+        scores, spent = measure(lambda: reward.score(files, files))
+        our_times.append(spent)
+    right: dict[str, list[bool]] = defaultdict(list)
+    for file, offered, row in zip(rows[0], rows[2], expected):
+        right[file].append(row["multiple_choice_answer"] == offered[0])
+    differences = [abs(score - sum(right[file]) / len(right[file])) for file, score in zip(files, scores.overall)]
+    times = {"official s": min(their_times), "TIFA.score s": min(our_times)}
+    ratio = times["official s"] / times["TIFA.score s"]
+    print(f"through TIFA.score: {ratio:.1f} times faster; scores differ by {max(differences):.2f} at most", flush=True)
+    return {**times, "times faster": ratio, "largest difference": float(max(differences))}
 
 
 def draw(folder: Path, pictures: int) -> list[str]:
