@@ -65,10 +65,12 @@ class HarmonicEval(Reward):
         InputError: for an unknown task, criteria without prompts, or values outside their range.
 
     Example:
-        >>> from rewards import load_judge                                       # doctest: +SKIP
-        >>> reward = HarmonicEval(load_judge("shapes-rater"), task="captioning")  # doctest: +SKIP
-        >>> reward.score([picture], ["a red circle"]).overall                    # doctest: +SKIP
-        tensor([4.7])
+        >>> from PIL import Image
+        >>> from rewards import load_judge
+        >>> reward = HarmonicEval(load_judge("shapes-rater"), task="captioning")
+        >>> scores = reward.score([Image.new("RGB", (32, 32), "white")], ["a red circle"])
+        >>> scores.overall.shape, bool((1 <= scores.overall) & (scores.overall <= 5))
+        (torch.Size([1]), True)
     """
 
     judges = "texts"
@@ -154,8 +156,11 @@ class HarmonicEval(Reward):
             InputError: if the lists differ in length, or questions or boxes are missing altogether.
 
         Example:
-            >>> reward.score([image], ["a dog"]).criteria          # doctest: +SKIP
-            tensor([[4.1, 3.2, 4.8, 4.9, 4.9]])
+            >>> from PIL import Image
+            >>> from rewards import load_judge
+            >>> reward = HarmonicEval(load_judge("shapes-rater"))
+            >>> reward.score([Image.new("RGB", (32, 32), "white")] * 2, ["a red circle", None]).criteria.shape
+            torch.Size([2, 5])
         """
         return self._score(images, texts, inputs, boxes, grad=False)
 

@@ -95,6 +95,8 @@ class Neutral:
             that are being judged.
 
     Example:
+        >>> import torch
+        >>> from rewards.functions import FunctionReward
         >>> def some(images, prompts, metadata=None): return [4.0, None, 2.0]
         >>> Neutral(FunctionReward(some)).score(torch.ones(3, 3, 2, 2), ["p"] * 3, ["a", "a", "b"]).overall
         [4.0, 4.0, 2.0]

@@ -144,8 +144,10 @@ class BatchingJudge(Judge):
         most_waiting: Rows that may wait. :meth:`submit` refuses further ones; the judge's own methods wait for room.
 
     Example:
-        >>> judge = BatchingJudge(load_judge("shapes-rater"))  # doctest: +SKIP
-        >>> reward = HarmonicEval(judge)  # call it from as many threads as you like  # doctest: +SKIP
+        >>> from rewards import HarmonicEval, load_judge
+        >>> judge = BatchingJudge(load_judge("shapes-rater"))
+        >>> reward = HarmonicEval(judge)  # call it from as many threads as you like
+        >>> judge.close()
     """
 
     def __init__(

@@ -38,7 +38,11 @@ class CachedJudge(Judge):
         path: SQLite file; several processes may use it at a time.
 
     Example:
-        >>> judge = CachedJudge(load_judge("shapes-rater"), "judgments.sqlite")  # doctest: +SKIP
+        >>> import tempfile
+        >>> from rewards import load_judge
+        >>> judge = CachedJudge(load_judge("shapes-rater"), tempfile.mkdtemp() + "/judgments.sqlite")
+        >>> judge.name
+        'shapes-rater'
     """
 
     def __init__(self, judge: Judge, path: str | Path) -> None:

@@ -57,6 +57,7 @@ class TIFA(Reward):
 
     Example:
         >>> import tempfile
+        >>> from PIL import Image
         >>> from rewards import Question, QuestionStore, load_judge
         >>> store = QuestionStore(tempfile.mkdtemp() + "/questions.sqlite")
         >>> color = Question("what color is the circle?", ("red", "blue"), "red", "red", "color", "a red circle")

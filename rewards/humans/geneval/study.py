@@ -198,7 +198,7 @@ def cohens_kappa(table: np.ndarray) -> float:
     """(p_o - p_e) / (1 - p_e) of a square table of counts; NaN where nothing is counted or chance agrees throughout.
 
     Example:
-        >>> cohens_kappa(np.array([[20.0, 5.0], [10.0, 15.0]]))
+        >>> round(cohens_kappa(np.array([[20.0, 5.0], [10.0, 15.0]])), 9)
         0.4
     """
     total = table.sum()

@@ -77,7 +77,7 @@ def read_listed(answer: Answer, words: Sequence[str], most_unknown: float, what:
     """
     listed = _listed(answer, words)
     total = sum(math.exp(logprob) for _, logprob in listed)
-    found = {word: sum(math.exp(p) for token, p in listed if token.strip() == word) for word in words}
+    found = {word: math.fsum(math.exp(p) for token, p in listed if token.strip() == word) for word in words}
     present = {token.strip() for token, _ in listed} & set(words)
     if not present:
         raise GaveUp(f"none of the {what} {list(words)} is among the server's {len(listed)} likeliest tokens")
