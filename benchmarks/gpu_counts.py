@@ -79,7 +79,7 @@ def blip(folder: Path) -> str:
     """BLIP-large for VQA: 24 layers of vision, twice 12 of text."""
     Image.new("RGB", (384, 384)).save(folder / "one.png")
     path = judges_blip_base.save(folder, [str(folder / "one.png")], judges_blip_base.QUESTIONS[:1])
-    config = tf.BlipConfig.from_pretrained(path)
+    config: Any = tf.BlipConfig.from_pretrained(path)
     config.vision_config.update({**narrow(24), "image_size": 384})
     config.text_config.update({**narrow(12), "encoder_hidden_size": 64})
     return saved(tf.BlipForQuestionAnswering(config), tf.BlipProcessor.from_pretrained(path), folder / "blip-large")
@@ -122,7 +122,7 @@ def towers_watched(towers: dict[str, Any]) -> Any:
 
 def counted(path: str, make: Callable[[Any], Any], rows: tuple[Sequence[Any], Sequence[str]], towers: Any) -> Any:
     """Host time of a call on the CPU, the better of two, then reads of the same call on the pretended device."""
-    judge = load_judge(path)
+    judge: Any = load_judge(path)
     with suppress(ImportError):  # older code has no rows of whole trees
         from rewards.judges.decoders.engine import ROW_TOKENS, ROW_TOKENS_ELSEWHERE
 

@@ -85,7 +85,7 @@ def token_counts(prompts: list[list[int]]) -> tuple[int, list[int]]:
 
 
 def measure(kind: str, image_tokens: int, style: str, folder: Path) -> dict[str, float]:
-    judge = load_judge(judges_models.save(kind, image_tokens, folder))
+    judge: Any = load_judge(judges_models.save(kind, image_tokens, folder))
     side = round(image_tokens**0.5) * (14 if kind == "llava" else 28)
     image = Image.fromarray(np.random.RandomState(0).randint(0, 255, (side, side, 3), dtype=np.uint8))
     reward = HarmonicEval(judge, prompts=SHORT if style == "short" else None, min_rating_mass=0)
@@ -108,11 +108,11 @@ def measure(kind: str, image_tokens: int, style: str, folder: Path) -> dict[str,
         inside.append(time.process_time() - start)
         return result
 
-    judge.rate = timed  # type: ignore[method-assign]
+    judge.rate = timed
     start = time.process_time()
     reward.score([image] * 8, judges_models.CAPTIONS)
     whole = time.process_time() - start
-    judge.rate = rate  # type: ignore[method-assign]
+    judge.rate = rate
     print(
         f"{kind:11s} {image_tokens:5d} image tokens, {style:8s} prompts, {shared} tokens common and "
         f"{min(lengths)}-{max(lengths)} a criterion | "
