@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -137,7 +138,7 @@ def main() -> None:
             kind, image_tokens = entry.split(":")
             for style in options.styles:
                 found[f"{entry}, {style}"] = measure(kind, int(image_tokens), style, Path(folder))
-    about = {"command": "python benchmarks/judges_shared_prefix.py", "date": time.strftime("%Y-%m-%d")}
+    about = {"command": " ".join(["python", *sys.argv]), "date": time.strftime("%Y-%m-%d")}
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     RESULTS.write_text(json.dumps({**about, **versions, "results": found}, indent=1) + "\n")
 

@@ -158,7 +158,7 @@ def main() -> None:
             print(f"\n{len(questions)} questions on each of {len(files)} pictures")
             compare(official, judge, rows, options.distinct)
             found[f"{len(questions)} questions"] = scored(official, judge, rows, folder / f"{len(questions)}.sqlite")
-    about = {"command": "python benchmarks/judges_tifa_blip.py", "date": time.strftime("%Y-%m-%d")}
+    about = {"command": " ".join(["python", *sys.argv]), "date": time.strftime("%Y-%m-%d")}
     RESULTS.write_text(json.dumps({**about, "torch": torch.__version__, "results": found}, indent=1) + "\n")
 
 

@@ -103,7 +103,7 @@ def main() -> None:
         print(json.dumps(measured(options.configs[0])))
         return
     kept = json.loads(RESULTS.read_text())["results"] if RESULTS.is_file() else {}
-    about = {"command": "python benchmarks/preflight_measured.py", "date": time.strftime("%Y-%m-%d")}
+    about = {"command": " ".join(["python", *sys.argv]), "date": time.strftime("%Y-%m-%d")}
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     found = {}
     for name in options.configs:  # those that are not asked for stay as they were
