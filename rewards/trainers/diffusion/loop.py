@@ -231,7 +231,7 @@ class DiffusionTrainer:
         pictures = list(self.policy.pictures(drawn.rollout.final[chosen]).cpu())
         prompts = [self.prompts[rows[place]] for place in chosen]
         write_drawn(self.sample_log, epoch, prompts, pictures, drawn.judged.scores.take(chosen))
-        track_pictures(self.accelerator.trackers, epoch + 1, pictures, "train/pictures")
+        track_pictures(self.accelerator.trackers, epoch + 1, pictures, "training/pictures")
 
     def _take_scores(self, judged: Judged) -> tuple[np.ndarray, dict[str, float]]:
         """Rewards of all processes in global order, and their metrics."""
