@@ -22,6 +22,7 @@ COMPARED = {
     ("docs/findings.md", "| weighting in training |"): ("harmonic_weighting.json", FINDINGS),
     ("docs/findings.md", "| gamma | "): ("harmonic_evaluation.json", FINDINGS),
     ("docs/findings.md", "| flow matching |"): ("flow_methods.json", FINDINGS),
+    ("docs/findings.md", "| 200 CPU seconds |"): ("methods_equal_cpu.jsonl", FINDINGS),
     ("docs/findings.md", "| form | right answers, gain |"): ("tifa_training.json", FINDINGS),
     ("docs/findings.md", "| questions | "): ("tifa_surplus.json", FINDINGS),
     ("docs/findings.md", "| pictures | "): ("judges_other_generator.json", FINDINGS),

@@ -5,7 +5,10 @@ import re
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from rewards.runs.intervals import mean_interval
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -315,3 +318,35 @@ def test_the_demo_from_a_second_seed():
     assert again["best_of_8"] == demo["best_of_8"]
     assert f"in {again['pace']['cpu_seconds']:.0f} CPU seconds" in told
     assert f"silence on the terminal was {demo['pace']['longest_silence']:.1f} s" in told
+
+
+EQUAL_CPU = [json.loads(line) for line in (RESULTS / "methods_equal_cpu.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("method", "row"),
+    [
+        ("untrained", "untrained, prompts of all methods"),
+        ("ddpo", "DDPO, 200 s"),
+        ("nft", "NFT, 200 s"),
+        ("awm", "AWM, 200 s"),
+        ("reward_gradient", "DRaFT-1, 200 s"),
+        ("nft_reward_gradient", "NFT, then DRaFT-1, 200 s"),
+    ],
+)
+def test_methods_at_equal_cpu_seconds(method, row):
+    def column(method, name, guidance="1"):
+        found = {run["seed"]: run for run in EQUAL_CPU if run["method"] == method and run["budget"] in (0, 200)}
+        assert sorted(found) == [0, 1, 2, 3, 4] and all(len(run["clusters"]) == 256 for run in found.values())
+        return np.array([found[seed]["held_out"][guidance][name] for seed in range(5)], dtype=float)
+
+    names = (("oracle", "1"), ("judge", "1"), ("counting", "1"), ("oracle", "2"))
+    oracle, judge, counting, guided = (float(np.nanmean(column(method, *which), axis=1).mean()) for which in names)
+    expected = [oracle, judge, judge - oracle, counting, guided]
+    clusters = [name for run in EQUAL_CPU if run["method"] == "untrained" for name in run["clusters"]]
+    for other in {"untrained": (), "ddpo": ("untrained",)}.get(method, ("untrained", "ddpo")):
+        gain = mean_interval((column(method, "oracle") - column(other, "oracle")).ravel(), clusters)
+        expected += [gain.value, gain.low, gain.high]
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    (line,) = (line for line in text.splitlines() if line.startswith(f"| {row} |"))
+    assert numbers(line) == pytest.approx(expected, abs=6e-4)
