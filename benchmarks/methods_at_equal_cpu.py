@@ -76,7 +76,7 @@ Pace = dict[str, float]
 def measured_pace(out: Path) -> Pace:
     """Method -> CPU seconds of an epoch: the mean over rounds in which the methods take turns."""
     single = [method for method in METHODS if method not in STAGES]
-    trainers = {method: _trainer(method, 0, {}, out / "pace" / method) for method in single}
+    trainers = {method: _trainer(method, 0, out / "pace" / method) for method in single}
     seconds: dict[str, list[float]] = {method: [] for method in single}
     for _ in range(ROUNDS):
         for method, trainer in trainers.items():
@@ -107,8 +107,7 @@ def run_once(method: str, seed: int, budget: int, pace: Pace, out: Path) -> None
         return
     trained = method != UNTRAINED
     epochs = epochs_of(method, budget, pace) if trained else []
-    changes: dict[str, object] = {} if method in STAGES or not trained else {"trainer.num_epochs": epochs[0]}
-    trainer = _trainer(method, seed, changes, folder, epochs)
+    trainer = _trainer(method, seed, folder, epochs)
     used = sum(_epoch(trainer) for _ in range(sum(epochs)))
     held_out = {f"{scale:g}": scores(trainer.evaluate(guidance_scale=scale)) for scale in GUIDANCE}
     clusters = [str(extra["cluster"]) for extra in trainer._eval_set.metadata] if trainer._eval_set else []
@@ -131,10 +130,9 @@ def _name(method: str, budget: int, seed: int) -> str:
     return f"{UNTRAINED}-{seed}" if method == UNTRAINED else f"{method}-{budget}-{seed}"
 
 
-def _trainer(
-    method: str, seed: int, changes: Mapping[str, object], folder: Path, epochs: Sequence[int] = ()
-) -> DiffusionTrainer:
-    common = {
+def _trainer(method: str, seed: int, folder: Path, epochs: Sequence[int] = ()) -> DiffusionTrainer:
+    """A method's own, with so many epochs of each stage; without any, as many as its config says."""
+    settings: dict[str, object] = {
         "prompt_seed": PROMPT_SEED + seed,
         "seed": seed,
         "trainer.audit_freq": 0,
@@ -142,7 +140,9 @@ def _trainer(
         "overwrite": True,
     }
     path = ROOT / "configs" / f"{METHODS[0] if method == UNTRAINED else method}_shapes.yaml"
-    config = load_config(DiffusionRunConfig, path, common | dict(changes))
+    if len(epochs) == 1:
+        settings["trainer.num_epochs"] = epochs[0]
+    config = load_config(DiffusionRunConfig, path, settings)
     stages = [stage | {"num_epochs": count} for stage, count in zip(config.stages, epochs, strict=False)]
     return new_trainer(dataclasses.replace(config, stages=stages))
 

@@ -247,14 +247,16 @@ class _Sent:
     encoding takes ten times as long as hashing."""
 
     def __init__(self) -> None:
-        self._process = os.getpid()
+        self.begin()
+        os.register_at_fork(after_in_child=self.begin)  # what another thread was at then is never done in the child
+
+    def begin(self) -> None:
+        """Know no picture."""
         self._known: OrderedDict[str, Future[_Encoded]] = OrderedDict()
         self._lock = threading.Lock()
 
     def encoded(self, picture: Picture) -> _Encoded:
         """The picture's own, made by the first of the threads that want it."""
-        if self._process != os.getpid():  # what another thread was at when the process forked is never done here
-            self.__init__()  # type: ignore[misc]
         with self._lock:
             mine = picture.key not in self._known
             found = self._known.setdefault(picture.key, Future())
